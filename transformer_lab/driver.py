@@ -1,0 +1,288 @@
+"""Run one piece on plain data and give plain data back.
+
+The same function serves a namespace in this process and a learner's kernel in a sandbox: a request goes in as text, a
+response comes out as text. Arrays travel in NumPy's ``.npy`` format, everything else as JSON; nothing is pickled.
+
+A request is a dictionary
+
+    {"piece": "SelfAttention", "inputs": [x, mask], "kwargs": {}, "init": [8, 5], "state": {"w_q.weight": …},
+     "mode": "eval", "want": ["output", "input_grads"], "seed": 0}
+
+and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or ``{"error": {"type", "message", "where"}}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import linecache
+import random
+import traceback
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transformer_lab import pieces
+
+#: What ``want`` may ask for, and what comes back.
+WANTS = {
+    "output": "what the call returned",
+    "inputs": "the inputs as they are after the call",
+    "input_grads": "d(Σ output · cotangent)/d(input) for each input, None where no gradient arrives",
+    "parameter_grads": "the same for each trainable parameter, by name",
+    "parameter_shapes": "the shape of each trainable parameter, by name",
+    "state_names": "the names in the module's state_dict",
+    "initial_state": "the module's state_dict as it was constructed",
+    "calls": "the arguments of every call of a probe, by the probe's name",
+}
+
+
+class Opaque:
+    """Stands for a value that is no plain data, by the name of its type."""
+
+    def __init__(self, type_name: str):
+        self.type_name = type_name
+
+    def __repr__(self) -> str:
+        return f"<{self.type_name}>"
+
+
+class Probe:
+    """A sub-layer or step function as data: one ``kind`` out of a small public set, with its arrays.
+
+    ``identity``          returns its first argument
+    ``linear``            ``arrays = (weight (D_out, D_in), bias (D_out,))``; returns ``first @ weight.T + bias``
+    ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
+
+    Every probe records the arguments of its calls. Two mentions of one ``name`` in a request are one object.
+    """
+
+    KINDS = ("identity", "linear", "logits")
+
+    def __init__(self, kind: str, name: str, *arrays: np.ndarray):
+        if kind not in self.KINDS:
+            raise ValueError(f"A probe is one of {', '.join(self.KINDS)}, not {kind!r}.")
+        self.kind, self.name, self.arrays = kind, name, arrays
+
+
+# ---------------------------------------------------------------------------------------------- plain data and text
+
+
+def encode(value: Any) -> Any:
+    """``value`` as something that ``json.dumps`` takes. Tensors become arrays; what is no plain data becomes Opaque."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).resolve_conj().resolve_neg().numpy()
+        return {"array": _npy(value)}
+    if isinstance(value, np.ndarray):
+        return {"array": _npy(value)} if value.dtype.kind in "biufc" else {"opaque": "numpy.ndarray"}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"list": [encode(item) for item in value]}
+    if isinstance(value, Probe):
+        return {"probe": [value.kind, value.name, [encode(array) for array in value.arrays]]}
+    return {"opaque": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def decode(value: Any) -> Any:
+    """The inverse of :func:`encode`; lists come back as lists, arrays as NumPy arrays. Raises ValueError on anything else."""
+    if not isinstance(value, dict):
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        raise ValueError("not plain data")
+    if len(value) != 1:
+        raise ValueError("not plain data")
+    ((kind, content),) = value.items()
+    if kind == "array":
+        return np.load(io.BytesIO(base64.b64decode(content)), allow_pickle=False)
+    if kind == "dict":
+        return {str(key): decode(item) for key, item in content}
+    if kind == "list":
+        return [decode(item) for item in content]
+    if kind == "probe":
+        probe_kind, name, arrays = content
+        return Probe(probe_kind, name, *[decode(array) for array in arrays])
+    if kind == "opaque":
+        return Opaque(str(content))
+    raise ValueError("not plain data")
+
+
+def dumps(value: Any) -> str:
+    return base64.b64encode(json.dumps(encode(value)).encode()).decode("ascii")
+
+
+def loads(text: str) -> Any:
+    return decode(json.loads(base64.b64decode(text)))
+
+
+def cotangent(shape: tuple[int, ...]) -> np.ndarray:
+    """The fixed weights by which an output is summed before differentiating: cos(1), cos(2), … in the given shape."""
+    return np.cos(np.arange(1.0, 1.0 + int(np.prod(shape)))).reshape(shape)
+
+
+# --------------------------------------------------------------------------------------------------------- the run
+
+
+def answer(namespace: Any, request: str) -> str:
+    """Run the request (text of :func:`dumps`) on ``namespace``, any object or dictionary of pieces; the response as text.
+
+    An exception of the piece is part of the response, never raised.
+    """
+    try:
+        return dumps({"wanted": run(namespace, loads(request))})
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        return dumps({"error": describe(error)})
+
+
+def run(namespace: Any, request: dict) -> dict:
+    """The wanted values of one request as live Python objects; raises what the piece raises."""
+    piece = find(namespace, request["piece"])
+    torch.manual_seed(request["seed"])
+    random.seed(request["seed"])
+    np.random.seed(request["seed"] % 2**32)
+
+    wants = request["want"]
+    probes: dict[str, _LiveProbe] = {}
+    inputs = [_live(value, probes) for value in request["inputs"]]
+    kwargs = {name: _live(value, probes) for name, value in request["kwargs"].items()}
+    found: dict[str, Any] = {}
+
+    module = None
+    if request["init"] is not None:
+        module = piece(*[_live(value, probes) for value in request["init"]])
+        if "initial_state" in wants:
+            found["initial_state"] = {name: value.clone() for name, value in module.state_dict().items()}
+        module = _prepare(module, request["state"] or {}, request["mode"], inputs)
+        piece = module
+
+    differentiate = "input_grads" in wants or "parameter_grads" in wants
+    if differentiate:
+        for value in inputs:
+            if isinstance(value, Tensor) and value.is_floating_point():
+                value.requires_grad_(True)
+    needs_call = set(wants) - {"initial_state", "parameter_shapes", "state_names"}
+    output = piece(*inputs, **kwargs) if needs_call else None
+    if differentiate:
+        _backward(output)
+
+    for want in wants:
+        if want == "output":
+            found[want] = output
+        elif want == "inputs":
+            found[want] = [value for value in inputs if not isinstance(value, nn.Module)]
+        elif want == "input_grads":
+            found[want] = [value.grad if isinstance(value, Tensor) else None for value in inputs]
+        elif want == "parameter_grads":
+            found[want] = {name: parameter.grad for name, parameter in module.named_parameters()}
+        elif want == "parameter_shapes":
+            found[want] = {n: list(p.shape) for n, p in module.named_parameters() if p.requires_grad}
+        elif want == "state_names":
+            found[want] = sorted(module.state_dict())
+        elif want == "calls":
+            found[want] = {name: probe.calls for name, probe in probes.items()}
+    return found
+
+
+def find(namespace: Any, name: str) -> Any:
+    """The piece called ``name`` in a dictionary or any object with attributes; NameError when it is not there."""
+    try:
+        piece = namespace[name] if isinstance(namespace, dict) else getattr(namespace, name)
+    except (KeyError, AttributeError) as error:
+        detail = str(error) if isinstance(error, AttributeError) and "; a cell failed" in str(error) else ""
+        raise NameError(detail or f"{name} is not defined") from None
+    if not callable(piece):
+        raise TypeError(f"{name} is a {type(piece).__name__}, not something that can be called")
+    return piece
+
+
+def describe(error: BaseException) -> dict:
+    """Type, message and place of an exception: the last line of the learner's own code that it passed through."""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        own = pieces.locate(frame.filename, frame.lineno or 0)
+        text = linecache.getline(frame.filename, frame.lineno or 0).strip()
+        if own:
+            where = f"{own}: {text}"
+        elif _is_learners(frame.filename):
+            where = f"line {frame.lineno} of {frame.name}" + (f": {text}" if text else "")
+    message = str(error).strip().splitlines()
+    return {"type": type(error).__name__, "message": message[0] if message else "", "where": where}
+
+
+# ----------------------------------------------------------------------------------------------------------- parts
+
+
+class _LiveProbe(nn.Module):
+    def __init__(self, probe: Probe):
+        super().__init__()
+        self.kind = probe.kind
+        self.arrays = [torch.from_numpy(np.array(array)) for array in probe.arrays]
+        self.calls: list[list] = []
+
+    def forward(self, *args, **kwargs):
+        self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
+        first = args[0] if args else next(iter(kwargs.values()))
+        if self.kind == "linear":
+            weight, bias = (array.to(first.dtype) for array in self.arrays)
+            return first @ weight.T + bias
+        if self.kind == "logits":
+            return self.arrays[0][:, : first.size(1)].clone()
+        return first
+
+
+def _live(value: Any, probes: dict[str, _LiveProbe]) -> Any:
+    """Arrays become tensors of their own, probes become modules, everything else stays."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value))
+    if isinstance(value, Probe):
+        return probes.setdefault(value.name, _LiveProbe(value))
+    if isinstance(value, list):
+        return [_live(item, probes) for item in value]
+    return value
+
+
+def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Module:
+    floats = [v.dtype for v in inputs if isinstance(v, Tensor) and v.is_floating_point()]
+    if floats:
+        module = module.to(floats[0])
+    for name, value in state.items():
+        target = module
+        for part in name.split("."):
+            if not hasattr(target, part):
+                raise AttributeError(f"{type(module).__name__} has no {name}")
+            target = getattr(target, part)
+        if not isinstance(target, Tensor):
+            raise AttributeError(f"{type(module).__name__}.{name} is no parameter")
+        if list(target.shape) != list(value.shape):
+            shapes = f"{tuple(target.shape)}, expected {tuple(value.shape)}"
+            raise ValueError(f"{type(module).__name__}.{name} has shape {shapes}")
+        with torch.no_grad():
+            target.copy_(torch.from_numpy(np.array(value)))
+    return module.train(mode == "train")
+
+
+def _backward(output: Any) -> None:
+    outputs = output if isinstance(output, (tuple, list)) else [output]
+    total = sum(
+        (o * torch.from_numpy(cotangent(tuple(o.shape))).to(o.dtype)).sum()
+        for o in outputs
+        if isinstance(o, Tensor) and o.requires_grad
+    )
+    if isinstance(total, Tensor):
+        total.backward()
+
+
+_OTHERS = ("site-packages", "dist-packages", "transformer_lab", "autograder", "<frozen")
+
+
+def _is_learners(filename: str) -> bool:
+    library = linecache.__file__.rsplit("linecache", 1)[0]
+    return not filename.startswith(library) and not any(part in filename for part in _OTHERS)

@@ -1,0 +1,38 @@
+"""The tiny example that every chapter works through: one sentence of six tokens, four numbers each.
+
+Small enough to check by hand: all weights are halves or whole numbers, √d_model = √d_k = 2, and one word occurs twice,
+so that a reader can see what a position changes.
+"""
+
+from __future__ import annotations
+
+import torch
+
+SENTENCE = ("the", "cat", "saw", "the", "small", "bird")
+VOCABULARY = ("<pad>", "the", "cat", "saw", "small", "bird")
+
+D_MODEL = 4
+D_K = 4
+
+#: Token ids of the sentence, shape (6,).
+TOKEN_IDS = torch.tensor([VOCABULARY.index(word) for word in SENTENCE])
+
+#: Embedding table, one row per word of the vocabulary, shape (6, 4); the padding row is zero.
+TABLE = torch.tensor(
+    [
+        [0.0, 0.0, 0.0, 0.0],  # <pad>
+        [0.5, 0.0, 0.0, -0.5],  # the
+        [0.0, 1.0, 0.5, 0.0],  # cat
+        [-0.5, 0.0, 1.0, 0.5],  # saw
+        [1.0, -0.5, 0.0, 0.0],  # small
+        [0.0, 1.0, -0.5, 0.5],  # bird
+    ]
+)
+
+#: The sentence embedded and scaled by √d_model = 2, before any position is added, shape (6, 4).
+EMBEDDED = TABLE[TOKEN_IDS] * 2.0
+
+#: Projections in PyTorch's layout (d_k, d_model): query = x @ W_Q.T.
+W_Q = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+W_K = torch.tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
+W_V = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, -0.5]])
