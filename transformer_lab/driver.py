@@ -128,6 +128,12 @@ def cotangent(shape: tuple[int, ...]) -> np.ndarray:
     return np.cos(np.arange(1.0, 1.0 + int(np.prod(shape)))).reshape(shape)
 
 
+def _npy(array: np.ndarray) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(array) if array.ndim else array, allow_pickle=False)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
 # --------------------------------------------------------------------------------------------------------- the run
 
 
