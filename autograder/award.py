@@ -1,0 +1,34 @@
+"""What a graded cell calls when it runs inside the learner's own kernel, under plain ``nbgrader autograde``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autograder import seeds
+from autograder.runner import run_checks
+
+
+def award(namespace: Any, piece: str) -> float:
+    """Run the hidden checks of ``piece``, print what a learner should know, and return the points earned.
+
+    nbgrader takes the value of a graded cell's last line as the cell's score. The inputs are those of the course's
+    current round (see :mod:`autograder.seeds`), found from the working directory.
+    """
+    course = seeds.find_course()
+    chapter = seeds.chapter_of(piece)
+    results = run_checks(namespace, piece=piece, seed=seeds.round_seed(course, chapter))
+    for result in results:
+        print(line(result))
+    earned = sum(result.earned for result in results)
+    return int(earned) if earned == int(earned) else earned
+
+
+def line(result) -> str:
+    """One result as the learner reads it."""
+    mark = "✓" if result.passed else "✗"
+    text = f"{mark} {result.check.replace('_', ' ')} ({result.earned:g}/{result.points:g})"
+    if result.message:
+        text += f": {result.message}"
+    if result.diagnosis:
+        text += f"\n    Likely slip: {result.diagnosis.hint}"
+    return text

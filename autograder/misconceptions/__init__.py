@@ -1,0 +1,1 @@
+"""Known wrong implementations with their hints, one module per chapter."""

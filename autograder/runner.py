@@ -1,0 +1,131 @@
+"""Run the hidden checks on a learner's pieces: the one public face for the command line, the judge, tests and scripts."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from autograder import diagnose, registry
+from autograder.compare import CheckFailed
+from autograder.diagnose import Diagnosis
+from autograder.student import Exchange, StudentError, as_student
+
+#: After one of these, the remaining checks of a piece fail without being run.
+STOPPED = ("Timeout", "TimeoutError", "Hung", "KernelDied")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one hidden check found.
+
+    ``message`` is empty when the check holds; ``diagnosis`` names the known mistake whose numbers the piece gives.
+    """
+
+    check: str
+    piece: str
+    chapter: int
+    points: float
+    earned: float
+    message: str = ""
+    diagnosis: Diagnosis | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return not self.message
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def run_checks(
+    student: Any, *, chapter: int | str | None = None, piece: str | None = None, seed: int | bytes = 0
+) -> list[CheckResult]:
+    """Run the hidden checks of a chapter, of one piece, or all of them.
+
+    Parameters
+    ----------
+    student
+        The pieces: any namespace, module or dictionary, or a :class:`autograder.student.Student`. A missing name fails
+        its checks.
+    chapter, piece
+        Which checks to run, as in :func:`autograder.registry.checks`.
+    seed
+        Decides the fresh random inputs; the same seed gives every student the same inputs.
+
+    Returns
+    -------
+    list[CheckResult]
+        One per check, in the order of the course. Nothing that the learner's code does makes this function raise.
+
+    Raises
+    ------
+    ValueError
+        There are no such checks.
+    """
+    student = as_student(student)
+    selected = registry.checks(chapter=chapter, piece=piece)
+    results: list[CheckResult] = []
+    for name in dict.fromkeys(check.piece for check in selected):
+        results.extend(_run_piece(student, [check for check in selected if check.piece == name], seed))
+    return results
+
+
+def random_for(seed: int | bytes, check: str) -> np.random.Generator:
+    """The generator of a check's inputs: keyed by the seed and the check's name, so that checks don't depend on order."""
+    key = seed if isinstance(seed, bytes) else str(seed).encode()
+    digest = hmac.new(key, check.encode(), hashlib.sha256).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))
+
+
+def _run_piece(student, checks: list[registry.Check], seed: int | bytes) -> list[CheckResult]:
+    failures: list[tuple[str, float]] = []
+    transcripts: list[list[Exchange]] = []
+    stopped = ""
+    for check in checks:
+        began, start, message = time.perf_counter(), len(student.transcript), stopped
+        if not stopped:
+            try:
+                check.function(student, random_for(seed, f"{check.chapter}/{check.piece}/{check.name}"))
+            except CheckFailed as failure:
+                message = str(failure)
+            except StudentError as error:
+                message = _error_message(check.piece, error)
+                if error.type_name in STOPPED:
+                    stopped = f"Not run: {message}"
+        transcripts.append(student.transcript[start:])
+        failures.append((message, time.perf_counter() - began))
+    del student.transcript[:]
+    failed = [bool(message) for message, _ in failures]
+    diagnoses = diagnose.explain(checks[0].piece, transcripts, failed)
+    return [
+        CheckResult(
+            check.name,
+            check.piece,
+            check.chapter,
+            check.points,
+            0.0 if message else check.points,
+            message,
+            diagnosis,
+            seconds=seconds,
+        )
+        for check, (message, seconds), diagnosis in zip(checks, failures, diagnoses, strict=True)
+    ]
+
+
+def _error_message(piece: str, error: StudentError) -> str:
+    if error.type_name == "NotImplementedError":
+        return f"`{piece}` is not written yet: it still raises NotImplementedError."
+    if error.type_name == "NameError" and error.message.endswith("is not defined") and f"{piece} " in error.message:
+        return f"`{piece}` is not defined: the cell that should define it did not run to its end."
+    if error.type_name in ("Timeout", "TimeoutError", "Hung"):
+        return f"`{piece}` gave {error.message}: a loop that does not end?"
+    if error.type_name == "KernelDied":
+        return f"The kernel died while `{piece}` ran: out of memory, or the process was ended."
+    return f"`{piece}` raised {error}."

@@ -1,0 +1,236 @@
+"""The one verb through which checks see a learner's pieces.
+
+A check calls ``student.run(piece, …)`` with plain data and gets plain data. Behind it stands a namespace in this process
+(:class:`LocalStudent`) or a kernel in a sandbox (:class:`RemoteStudent`); both run ``transformer_lab.driver`` and hand back
+the same arrays.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lab import driver
+from transformer_lab.driver import Probe
+
+__all__ = ["Exchange", "LocalStudent", "Probe", "RemoteStudent", "Student", "StudentError", "as_student"]
+
+#: A response larger than this is refused before it is decoded.
+MAX_RESPONSE_CHARACTERS = 64_000_000
+
+
+class StudentError(Exception):
+    """The learner's piece raised, took too long or answered with something that is no plain data."""
+
+    def __init__(self, type_name: str, message: str = "", where: str = ""):
+        super().__init__(type_name, message, where)
+        self.type_name, self.message, self.where = type_name, message, where
+
+    def __str__(self) -> str:
+        text = self.type_name + (f": {self.message}" if self.message else "")
+        return text + (f" ({self.where})" if self.where else "")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and what came back: the wanted values, or an error."""
+
+    request: dict
+    wanted: dict | None
+    error: StudentError | None
+
+
+class Student:
+    """A learner's pieces behind one verb. Subclasses say how a request travels (``_exchange``)."""
+
+    def __init__(self) -> None:
+        self.transcript: list[Exchange] = []
+
+    def run(
+        self,
+        piece: str,
+        *inputs: Any,
+        init: tuple | None = None,
+        state: dict | None = None,
+        mode: str = "eval",
+        want: str | tuple[str, ...] = "output",
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> Any:
+        """Call a piece once and return what is wanted of the call, as plain data.
+
+        Parameters
+        ----------
+        piece
+            The piece's name. A function is called with ``inputs`` and ``kwargs``; a module is first constructed with
+            ``init``, which may be ``()``.
+        inputs, kwargs, init
+            NumPy arrays (which arrive as tensors of their own), numbers, strings, None, lists of these, and
+            :class:`Probe` where a sub-layer or a step function goes.
+        state
+            Parameters to set before the call, by attribute path.
+        mode
+            ``"eval"`` or ``"train"``.
+        want
+            One name or several of ``driver.WANTS``; several give a list in their order.
+        seed
+            Seeds torch, NumPy and random before the call.
+
+        Returns
+        -------
+        Arrays, numbers, lists and dictionaries. A tuple comes back as a list; what is no plain data as ``Opaque``.
+
+        Raises
+        ------
+        StudentError
+            The piece raised, is not defined, or took too long.
+        """
+        wants = (want,) if isinstance(want, str) else want
+        unknown = set(wants) - set(driver.WANTS)
+        if unknown:
+            raise ValueError(f"want must be among {', '.join(driver.WANTS)}, not {', '.join(unknown)}.")
+        request = {
+            "piece": piece,
+            "inputs": list(inputs),
+            "kwargs": kwargs,
+            "init": None if init is None else list(init),
+            "state": state,
+            "mode": mode,
+            "want": list(wants),
+            "seed": seed,
+        }
+        wanted = self.send(request)
+        values = [wanted[name] for name in wants]
+        return values[0] if isinstance(want, str) else values
+
+    def send(self, request: dict) -> dict:
+        """Send one request as it stands and keep it, with the answer, in ``transcript``."""
+        try:
+            wanted = self._read(self._exchange(driver.dumps(request)), request["want"])
+        except StudentError as error:
+            self.transcript.append(Exchange(request, None, error))
+            raise
+        self.transcript.append(Exchange(request, wanted, None))
+        return wanted
+
+    @staticmethod
+    def _read(text: str, wants: list[str]) -> dict:
+        try:
+            if len(text) > MAX_RESPONSE_CHARACTERS:
+                raise ValueError("too large")
+            response = driver.loads(text)
+            error = response.get("error")
+            if error is not None:
+                raise StudentError(*(str(error[key])[:500] for key in ("type", "message", "where")))
+            wanted = response["wanted"]
+            if set(wanted) != set(wants):
+                raise ValueError("something else was answered")
+            return wanted
+        except StudentError:
+            raise
+        except Exception as error:  # whatever a hostile kernel may send
+            raise StudentError("BadAnswer", f"the piece's result is no plain data ({type(error).__name__})") from None
+
+    def _exchange(self, request: str) -> str:
+        raise NotImplementedError
+
+
+class LocalStudent(Student):
+    """The pieces in ``namespace`` (any object with attributes, or a dictionary), run in this process.
+
+    Parameters
+    ----------
+    namespace
+        Where the pieces are.
+    seconds
+        Stop a call after this time (only in the main thread and where the system has interval timers).
+    """
+
+    def __init__(self, namespace: Any, seconds: float | None = None):
+        super().__init__()
+        self.namespace, self.seconds = namespace, seconds
+
+    def _exchange(self, request: str) -> str:
+        with _time_limit(self.seconds):
+            return driver.answer(self.namespace, request)
+
+
+class RemoteStudent(Student):
+    """The pieces in a Jupyter kernel.
+
+    Parameters
+    ----------
+    kernel
+        A running kernel: ``client`` (a blocking Jupyter client), ``interrupt()`` and ``is_alive()``.
+    seconds
+        Interrupt a call after this time.
+    """
+
+    #: How long an interrupted kernel may take to answer before it counts as hung.
+    GRACE_SECONDS = 5.0
+
+    def __init__(self, kernel: Any, seconds: float = 20.0):
+        super().__init__()
+        self.kernel, self.seconds = kernel, seconds
+
+    def _exchange(self, request: str) -> str:
+        client = self.kernel.client
+        call = f"__import__('transformer_lab.driver', fromlist=['answer']).answer(globals(), {request!r})"
+        message = client.execute("", silent=True, store_history=False, user_expressions={"answer": call})
+        reply = self._reply(client, message, self.seconds)
+        if reply is None:
+            self.kernel.interrupt()
+            answered = self._reply(client, message, self.GRACE_SECONDS) is not None
+            raise StudentError("Timeout" if answered else "Hung", f"no result after {self.seconds:g} seconds")
+        try:
+            text = reply["content"]["user_expressions"]["answer"]["data"]["text/plain"]
+            if len(text) > MAX_RESPONSE_CHARACTERS:
+                raise ValueError("too large")
+            return str(ast.literal_eval(text))
+        except Exception:
+            raise StudentError("BadAnswer", "the kernel did not answer the request") from None
+
+    def _reply(self, client: Any, message: str, seconds: float) -> dict | None:
+        """The reply to ``message``, None when there is none in time; StudentError when the kernel died."""
+        import queue
+
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                reply = client.get_shell_msg(timeout=min(left, 0.5))
+            except queue.Empty:
+                if not self.kernel.is_alive():
+                    raise StudentError("KernelDied", "the kernel died while the piece ran") from None
+                continue
+            if reply["parent_header"].get("msg_id") == message:
+                return reply
+        return None
+
+
+def as_student(student: Any) -> Student:
+    """``student`` itself, or any namespace, module or dictionary as a :class:`LocalStudent`."""
+    return student if isinstance(student, Student) else LocalStudent(student)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float | None):
+    usable = seconds and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable:
+        yield
+        return
+
+    def stop(signum, frame):
+        raise TimeoutError(f"no result after {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
