@@ -49,17 +49,23 @@ def read_notebook(path: Path):
 
             return jupytext.reads(text, fmt="md:myst")
         notebook = nbformat.reads(text, as_version=4)
-        notebook.cells  # a JSON object that is no notebook fails here
+        for cell in notebook.cells:  # what nbformat only logs must not surface as an AttributeError later
+            cell.cell_type, cell.source, cell.metadata  # noqa: B018
         return notebook
     except Exception as error:
         detail = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"{path} cannot be read as a notebook ({detail}); open and save it once in Jupyter.") from error
+        raise ValueError(
+            f"{path} cannot be read as a notebook ({detail}); open and save it once in Jupyter."
+        ) from error
 
 
 def read_cells(path: Path) -> list[Cell]:
     """The code cells of ``path`` in order. A cell that tests or is tagged ``skip-execution`` has ``runs=False``."""
     if path.suffix == ".py":
-        return [Cell(1, "", path.read_text(encoding="utf-8-sig"), True)]
+        try:
+            return [Cell(1, "", path.read_text(encoding="utf-8-sig"), True)]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is no text in UTF-8 ({error}).") from error
     cells = []
     for number, cell in enumerate(read_notebook(path).cells, start=1):
         if cell.cell_type != "code":
@@ -71,22 +77,37 @@ def read_cells(path: Path) -> list[Cell]:
     return cells
 
 
-_MAGIC = re.compile(r"^(\s*)(%|!|\?)")
+def lines_of(source: str) -> list[str]:
+    """The lines of ``source`` as Python counts them; ``str.splitlines`` also breaks at form feeds and the like."""
+    return re.split(r"\r\n|\r|\n", source)
+
+
+_MAGIC = re.compile(r"\s*([%!?]|[\w.]+\?{1,2}\s*$)")
+_TIMING = ("%%time", "%%timeit", "%%capture", "%%prun")
 
 
 def plain_python(source: str) -> str:
-    """``source`` without IPython's magics and shell lines, every other line where it was.
+    """``source`` without IPython's magics, shell and help lines, every other line where it was.
 
-    ``%matplotlib inline`` and ``!pip install …`` prepare a notebook; they define no piece.
+    ``%matplotlib inline`` and ``!pip install …`` prepare a notebook; they define no piece. Only a line at which Python
+    itself gives up is taken for one, so that a continued ``% modulus`` or a line of a string stays as it is.
     """
-    try:
-        ast.parse(source)
-        return source
-    except SyntaxError:
-        pass
-    lines = source.splitlines()
-    if lines and lines[0].startswith("%%"):
-        keeps_python = lines[0].split()[0] in ("%%time", "%%timeit", "%%capture", "%%prun")
-        return "\n".join([""] + lines[1:]) if keeps_python else ""
-    kept = [_MAGIC.sub(r"\1pass  # \2", line) if _MAGIC.match(line) else line for line in lines]
-    return "\n".join(kept)
+    lines = lines_of(source)
+    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if lines[first].startswith("%%"):
+        if lines[first].split()[0] not in _TIMING:
+            return ""
+        lines[first] = ""
+    while True:
+        text = "\n".join(lines)
+        try:
+            ast.parse(text)
+            return text
+        except SyntaxError as error:
+            at = (error.lineno or 0) - 1
+        if not (0 <= at < len(lines) and _MAGIC.match(lines[at])):
+            return text
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        while lines[at].endswith("\\") and at + 1 < len(lines):  # a shell line may go on in the next one
+            lines[at], at = "", at + 1
+        lines[at] = f"{indent}pass"

@@ -8,7 +8,8 @@ A request is a dictionary
     {"piece": "SelfAttention", "inputs": [x, mask], "kwargs": {}, "init": [8, 5], "state": {"w_q.weight": …},
      "mode": "eval", "want": ["output", "input_grads"], "seed": 0}
 
-and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or ``{"error": {"type", "message", "where"}}``.
+and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or
+``{"error": {"type": …, "message": …, "where": …}}``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import base64
 import io
 import json
 import linecache
+import math
+import os
 import random
 import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +42,9 @@ WANTS = {
     "initial_state": "the module's state_dict as it was constructed",
     "calls": "the arguments of every call of a probe, by the probe's name",
 }
+
+
+MODULE_WANTS = {"parameter_grads", "parameter_shapes", "state_names", "initial_state"}
 
 
 class Opaque:
@@ -76,12 +83,15 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        value = (value.float() if value.dtype == torch.bfloat16 else value).resolve_conj().resolve_neg().numpy()
-        return {"array": _npy(value)}
+        dense = value.detach().cpu()
+        try:
+            dense = (dense.float() if dense.dtype == torch.bfloat16 else dense).resolve_conj().resolve_neg().numpy()
+        except (TypeError, RuntimeError):  # sparse, quantised, on no device: no array of numbers
+            return {"opaque": f"torch.Tensor ({value.layout}, {value.dtype}, {value.device})"}
+        return {"array": _npy(dense)}
     if isinstance(value, np.ndarray):
-        return {"array": _npy(value)} if value.dtype.kind in "biufc" else {"opaque": "numpy.ndarray"}
-    if isinstance(value, np.generic):
+        return {"array": _npy(value)} if value.dtype.kind in _KINDS else {"opaque": "numpy.ndarray"}
+    if isinstance(value, np.generic) and isinstance(value.item(), (bool, int, float, str)):
         return value.item()
     if isinstance(value, dict):
         return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
@@ -89,43 +99,72 @@ def encode(value: Any) -> Any:
         return {"list": [encode(item) for item in value]}
     if isinstance(value, Probe):
         return {"probe": [value.kind, value.name, [encode(array) for array in value.arrays]]}
+    if isinstance(value, Opaque):
+        return {"opaque": value.type_name}
     return {"opaque": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
 def decode(value: Any) -> Any:
-    """The inverse of :func:`encode`; lists come back as lists, arrays as NumPy arrays. Raises ValueError on anything else."""
-    if not isinstance(value, dict):
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        raise ValueError("not plain data")
-    if len(value) != 1:
-        raise ValueError("not plain data")
-    ((kind, content),) = value.items()
-    if kind == "array":
-        return np.load(io.BytesIO(base64.b64decode(content)), allow_pickle=False)
-    if kind == "dict":
-        return {str(key): decode(item) for key, item in content}
-    if kind == "list":
-        return [decode(item) for item in content]
-    if kind == "probe":
-        probe_kind, name, arrays = content
-        return Probe(probe_kind, name, *[decode(array) for array in arrays])
-    if kind == "opaque":
-        return Opaque(str(content))
+    """The inverse of :func:`encode`; tuples come back as lists, arrays as NumPy arrays. ValueError on anything else."""
+    try:
+        return _decode(value)
+    except (TypeError, RecursionError, MemoryError) as error:
+        raise ValueError("not plain data") from error
+
+
+def _decode(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, content),) = value.items()
+        if kind == "array":
+            return _array(base64.b64decode(content, validate=True))
+        if kind == "dict":
+            return {str(key): _decode(item) for key, item in content}
+        if kind == "list":
+            return [_decode(item) for item in content]
+        if kind == "probe":
+            probe_kind, name, arrays = content
+            return Probe(probe_kind, name, *[_decode(array) for array in arrays])
+        if kind == "opaque":
+            return Opaque(str(content))
     raise ValueError("not plain data")
 
 
 def dumps(value: Any) -> str:
+    """``value`` as text: JSON in base64."""
     return base64.b64encode(json.dumps(encode(value)).encode()).decode("ascii")
 
 
 def loads(text: str) -> Any:
-    return decode(json.loads(base64.b64decode(text)))
+    """The inverse of :func:`dumps`; ValueError for a text that is nothing of the kind."""
+    try:
+        value = json.loads(base64.b64decode(text, validate=True))
+    except RecursionError as error:
+        raise ValueError("not plain data") from error
+    return decode(value)
 
 
 def cotangent(shape: tuple[int, ...]) -> np.ndarray:
     """The fixed weights by which an output is summed before differentiating: cos(1), cos(2), … in the given shape."""
     return np.cos(np.arange(1.0, 1.0 + int(np.prod(shape)))).reshape(shape)
+
+
+_KINDS = "biufc"
+
+
+def _array(content: bytes) -> np.ndarray:
+    """The array of a ``.npy`` file, read without pickle and only when as many numbers follow as its header says."""
+    stream = io.BytesIO(content)
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(stream)
+    if version not in read_header:
+        raise ValueError("not plain data")
+    shape, column_major, dtype = read_header[version](stream)
+    count = math.prod(shape)
+    if dtype.kind not in _KINDS or min(shape, default=0) < 0 or len(content) - stream.tell() != count * dtype.itemsize:
+        raise ValueError("not plain data")
+    return np.frombuffer(stream.read(), dtype).reshape(shape, order="F" if column_major else "C").copy()
 
 
 def _npy(array: np.ndarray) -> str:
@@ -138,12 +177,12 @@ def _npy(array: np.ndarray) -> str:
 
 
 def answer(namespace: Any, request: str) -> str:
-    """Run the request (text of :func:`dumps`) on ``namespace``, any object or dictionary of pieces; the response as text.
+    """Run the request, a text of :func:`dumps`, on ``namespace``, any object or dictionary of pieces; respond in text.
 
     An exception of the piece is part of the response, never raised.
     """
     try:
-        return dumps({"wanted": run(namespace, loads(request))})
+        return dumps({"wanted": _tensors_only(run(namespace, loads(request)))})
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         return dumps({"error": describe(error)})
 
@@ -153,9 +192,11 @@ def run(namespace: Any, request: dict) -> dict:
     piece = find(namespace, request["piece"])
     torch.manual_seed(request["seed"])
     random.seed(request["seed"])
-    np.random.seed(request["seed"] % 2**32)
+    np.random.seed(request["seed"] % 2**32)  # noqa: NPY002 - learners may draw from the global generator
 
     wants = request["want"]
+    if request["init"] is None and MODULE_WANTS & set(wants):
+        raise ValueError(f"only a module, constructed with init, has {', '.join(sorted(MODULE_WANTS & set(wants)))}")
     probes: dict[str, _LiveProbe] = {}
     inputs = [_live(value, probes) for value in request["inputs"]]
     kwargs = {name: _live(value, probes) for name, value in request["kwargs"].items()}
@@ -164,6 +205,8 @@ def run(namespace: Any, request: dict) -> dict:
     module = None
     if request["init"] is not None:
         module = piece(*[_live(value, probes) for value in request["init"]])
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"{request['piece']} makes a {type(module).__name__}, expected a torch.nn.Module")
         if "initial_state" in wants:
             found["initial_state"] = {name: value.clone() for name, value in module.state_dict().items()}
         module = _prepare(module, request["state"] or {}, request["mode"], inputs)
@@ -219,7 +262,10 @@ def describe(error: BaseException) -> dict:
             where = f"{own}: {text}"
         elif _is_learners(frame.filename):
             where = f"line {frame.lineno} of {frame.name}" + (f": {text}" if text else "")
-    message = str(error).strip().splitlines()
+    try:
+        message = str(error).strip().splitlines()
+    except Exception:  # an exception class of the learner's own may have a broken __str__
+        message = []
     return {"type": type(error).__name__, "message": message[0] if message else "", "where": where}
 
 
@@ -235,6 +281,8 @@ class _LiveProbe(nn.Module):
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
+        if not args and not kwargs:
+            raise TypeError("a sub-layer was called without its input")
         first = args[0] if args else next(iter(kwargs.values()))
         if self.kind == "linear":
             weight, bias = (array.to(first.dtype) for array in self.arrays)
@@ -249,7 +297,10 @@ def _live(value: Any, probes: dict[str, _LiveProbe]) -> Any:
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.array(value))
     if isinstance(value, Probe):
-        return probes.setdefault(value.name, _LiveProbe(value))
+        live = probes.setdefault(value.name, _LiveProbe(value))
+        if live.kind != value.kind:
+            raise ValueError(f"two probes of different kinds are both called {value.name}")
+        return live
     if isinstance(value, list):
         return [_live(item, probes) for item in value]
     return value
@@ -286,9 +337,22 @@ def _backward(output: Any) -> None:
         total.backward()
 
 
-_OTHERS = ("site-packages", "dist-packages", "transformer_lab", "autograder", "<frozen")
+def _tensors_only(value: Any) -> Any:
+    """What a piece returned, with NumPy arrays of its own marked as such: a piece is asked for tensors."""
+    if isinstance(value, np.ndarray):
+        return Opaque("numpy.ndarray")
+    if isinstance(value, dict):
+        return {key: _tensors_only(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_tensors_only(item) for item in value]
+    return value
+
+
+_LIBRARY = str(Path(linecache.__file__).parent)
+_OWN = tuple(str(pieces.COURSE_ROOT / package) + os.sep for package in ("transformer_lab", "autograder"))
 
 
 def _is_learners(filename: str) -> bool:
-    library = linecache.__file__.rsplit("linecache", 1)[0]
-    return not filename.startswith(library) and not any(part in filename for part in _OTHERS)
+    if filename.startswith((_LIBRARY, *_OWN, "<frozen")):
+        return False
+    return not any(part in filename for part in ("site-packages", "dist-packages"))

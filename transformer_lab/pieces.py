@@ -12,6 +12,7 @@ tracebacks and ``inspect.getsource`` show the learner's own lines and name the n
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import linecache
 import os
@@ -22,7 +23,7 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_lab.cells import FORMATS, Cell, plain_python, read_cells
+from transformer_lab.cells import FORMATS, Cell, lines_of, plain_python, read_cells
 
 #: Set to a folder, ``builtin`` or ``solutions`` to override what notebooks ask of :func:`earlier`.
 PIECES_VARIABLE = "TRANSFORMER_LAB_PIECES"
@@ -78,8 +79,9 @@ def load(path: str | Path) -> Pieces:
     ----------
     path
         A notebook (``.ipynb``, or MyST Markdown ``.md``), a Python file, or a folder of them (searched one level deep,
-        loaded in the order of their names; a later definition replaces an earlier one). The name ``"builtin"`` gives
-        PyTorch's own layers. A relative path is looked up from the working directory, then from the course's folder.
+        loaded in the order of their names; a later definition replaces an earlier one, a name that a notebook only
+        imports does not). The name ``"builtin"`` gives PyTorch's own layers. A relative path is looked up from the
+        working directory, then from the course's folder.
 
     Returns
     -------
@@ -98,13 +100,7 @@ def load(path: str | Path) -> Pieces:
         from transformer_lab import builtin
 
         return Pieces("transformer_lab.builtin", **_public(vars(builtin)))
-    resolved = _resolve(path)
-    pieces = Pieces(str(path))
-    for file in _files(resolved):
-        module, errors = _load_file(file)
-        vars(pieces).update(_public(vars(module)))
-        pieces.cell_errors.extend(errors)
-    return pieces
+    return _load_files(_files(_resolve(path)), str(path))
 
 
 def earlier(choice: str = "builtin") -> Pieces:
@@ -113,14 +109,19 @@ def earlier(choice: str = "builtin") -> Pieces:
     Parameters
     ----------
     choice
-        ``"builtin"`` for PyTorch's own layers behind the course's names, ``"mine"`` for the notebooks beside this one,
-        or a path for :func:`load`. The environment variable ``TRANSFORMER_LAB_PIECES`` overrides it.
+        ``"builtin"`` for PyTorch's own layers behind the course's names, ``"mine"`` for the notebooks of the chapters
+        before this one, or a path for :func:`load`. The environment variable ``TRANSFORMER_LAB_PIECES`` overrides it.
     """
     choice = os.environ.get(PIECES_VARIABLE, choice)
     if choice != "mine":
         return load(choice)
-    folder = _notebooks_folder(Path.cwd())
-    pieces = load(folder)
+    here = _loading[-1] if _loading else Path.cwd()
+    folder = _notebooks_folder(here)
+    files = _files(folder)
+    if here != folder and here.is_relative_to(folder):
+        own = here.relative_to(folder).parts[0]
+        files = [file for file in files if file.relative_to(folder).parts[0] < own]
+    pieces = _load_files(files, f"{folder} before this chapter")
     for error in pieces.cell_errors:
         print(f"One of your own pieces fails first: {error}")
     return pieces
@@ -138,7 +139,31 @@ def locate(filename: str, line: int) -> str | None:
 # --------------------------------------------------------------------------------------------------------------------
 
 _places: dict[str, tuple[Path, Cell, int]] = {}
-_loading: set[Path] = set()
+_loading: list[Path] = []
+#: What the outermost load has loaded so far: chapter 3 asks for chapter 2, which has been loaded just before.
+_loaded: dict[Path, tuple[types.ModuleType, list[CellError]]] | None = None
+
+
+def _load_files(files: list[Path], source: str) -> Pieces:
+    global _loaded
+    outermost = _loaded is None
+    if _loaded is None:
+        _loaded = {}
+    pieces = Pieces(source)
+    try:
+        for file in files:
+            if file not in _loaded:
+                _loaded[file] = _load_file(file)
+            module, errors = _loaded[file]
+            for name, value in _public(vars(module)).items():
+                imported = isinstance(value, (type, types.FunctionType)) and value.__module__ != module.__name__
+                if name != "cell_errors" and not (imported and name in vars(pieces)):
+                    setattr(pieces, name, value)
+            pieces.cell_errors.extend(errors)
+    finally:
+        if outermost:
+            _loaded = None
+    return pieces
 
 
 def _public(names: dict) -> dict:
@@ -150,7 +175,9 @@ def _resolve(path: str | Path) -> Path:
     for candidate in (path, COURSE_ROOT / path):
         if candidate.exists():
             return candidate.resolve()
-    raise FileNotFoundError(f"Nothing to load at {path}: give a notebook (.ipynb or .md), a .py file or a folder of them.")
+    raise FileNotFoundError(
+        f"Nothing to load at {path}: give a notebook (.ipynb or .md), a .py file or a folder of them."
+    )
 
 
 def _notebooks_folder(start: Path) -> Path:
@@ -160,7 +187,9 @@ def _notebooks_folder(start: Path) -> Path:
             return folder
         if (folder / "notebooks").is_dir():
             return folder / "notebooks"
-    raise FileNotFoundError('PIECES = "mine" needs the folder "notebooks" around this notebook; use PIECES = "builtin".')
+    raise FileNotFoundError(
+        'PIECES = "mine" needs the folder "notebooks" around this notebook; use PIECES = "builtin".'
+    )
 
 
 def _files(path: Path) -> list[Path]:
@@ -169,7 +198,8 @@ def _files(path: Path) -> list[Path]:
             raise ValueError(f"{path} is none of {', '.join(FORMATS)}.")
         return [path]
     here = [f for f in path.iterdir() if f.is_file() and f.suffix in FORMATS]
-    below = [f for folder in path.iterdir() if folder.is_dir() for f in folder.iterdir() if f.suffix in FORMATS]
+    folders = [f for f in path.iterdir() if f.is_dir() and not f.name.startswith((".", "_"))]  # not .ipynb_checkpoints
+    below = [f for folder in folders for f in folder.iterdir() if f.is_file() and f.suffix in FORMATS]
     files = [f for f in here + below if not f.name.startswith((".", "_"))]
     if not files:
         raise FileNotFoundError(f"{path} holds no notebook (.ipynb, .md) and no .py file.")
@@ -184,42 +214,73 @@ def _load_file(path: Path) -> tuple[types.ModuleType, list[CellError]]:
     if path in _loading:  # a notebook that asks for "mine" while it is itself being loaded
         return module, []
     sys.modules[module.__name__] = module
-    _loading.add(path)
+    _loading.append(path)
     errors = []
     try:
-        for cell, filename, offset in _register(path, cells):
+        placed = _register(path, cells)
+        text = _ModuleText(str(path)) if path.suffix != ".py" else None
+        for cell, filename, offset in placed:
             if not cell.runs:
                 continue
             try:
-                source = "\n" * offset + plain_python(cell.source)
-                exec(compile(source, filename, "exec", dont_inherit=True), module.__dict__)
+                source = plain_python(cell.source)
+                code = compile("\n" * offset + source, filename, "exec", dont_inherit=True)
+                if text:
+                    text.add(offset, source)
+                exec(code, module.__dict__)
             except (Exception, SystemExit) as error:
                 errors.append(CellError(path, cell.label, _line_of(error, filename, offset), error))
     finally:
-        _loading.discard(path)
+        _loading.remove(path)
     return module, errors
 
 
 def _register(path: Path, cells: list[Cell]) -> list[tuple[Cell, str, int]]:
-    """Lay the cells under each other in one pseudo-file; every cell gets a file name of its own and true lines in it.
+    """Lay the cells under each other; every cell gets a pseudo-file of its own in which its lines keep that place.
 
-    One text for all cells, because ``inspect.getsource`` finds a class by its module's file; one name per cell, because
-    a traceback shows the file's name and the learner looks for the cell.
+    One name per cell, because a traceback shows the file's name and the learner looks for the cell; one place per line,
+    because ``inspect.getsource`` finds a class by its module's file (:class:`_ModuleText`) and there by its line.
     """
     if path.suffix == ".py":
+        linecache.checkcache(str(path))
         return [(cells[0], str(path), 0)]
-    lines: list[str] = []
     placed = []
+    offset = 0
     for cell in cells:
         filename = f"{path} [{cell.label}]"
-        placed.append((cell, filename, len(lines)))
-        lines.extend(line + "\n" for line in cell.source.splitlines() + [""])
-    text = "".join(lines)
-    for name in [str(path), *(filename for _, filename, _ in placed)]:
-        linecache.cache[name] = (len(text), None, lines, name)  # mtime None: linecache never looks for the file
-    for cell, filename, offset in placed:
+        lines = lines_of(cell.source)
+        _remember(filename, ["\n"] * offset + [line + "\n" for line in lines])
         _places[filename] = (path, cell, offset)
+        placed.append((cell, filename, offset))
+        offset += len(lines) + 1
     return placed
+
+
+class _ModuleText:
+    """What has run so far, every line in its place, without the classes that a later cell defined again.
+
+    ``inspect.getsource`` looks for a class in the text of its module. Up to Python 3.12 it parses that text and takes
+    the first class of the name: neither a cell that is no Python nor an overwritten class may stand in it.
+    """
+
+    def __init__(self, filename: str):
+        self.lines: list[str] = []
+        self.classes: dict[str, tuple[int, int]] = {}
+        _remember(filename, self.lines)
+
+    def add(self, offset: int, source: str) -> None:
+        self.lines += ["\n"] * (offset - len(self.lines)) + [line + "\n" for line in lines_of(source)]
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                start, end = self.classes.get(node.name, (0, 0))
+                self.lines[start:end] = ["\n"] * (end - start)
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                self.classes[node.name] = (offset + first - 1, offset + (node.end_lineno or first))
+
+
+def _remember(filename: str, lines: list[str]) -> None:
+    # No modification time: linecache never looks for the file on disk.
+    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
 
 
 def _line_of(error: BaseException, filename: str, offset: int) -> int | None:
