@@ -45,7 +45,9 @@ def expect(got: Any, want: Any, what: str, *, tolerance: float = TOLERANCE, dtyp
     require(shape == want.shape, f"{_capital(what)}: shape {shape}, expected {want.shape}.")
     if dtype is not None:
         require(str(got.dtype) == dtype, f"{_capital(what)}: dtype {got.dtype}, expected {dtype}.")
-    same_kind = (got.dtype.kind == "b") == (want.dtype.kind == "b") and (got.dtype.kind == "f") == (want.dtype.kind == "f")
+    same_kind = (got.dtype.kind == "b") == (want.dtype.kind == "b") and (got.dtype.kind == "f") == (
+        want.dtype.kind == "f"
+    )
     require(same_kind, f"{_capital(what)}: dtype {got.dtype}, expected {_kind(want)}.")
     if want.size == 0:
         return
@@ -71,7 +73,9 @@ def require_array(got: Any, what: str) -> None:
     if isinstance(got, Opaque):
         raise CheckFailed(f"{_capital(what)}: a {got.type_name} came back, expected a torch.Tensor.")
     if got is None:
-        raise CheckFailed(f"{_capital(what)}: None came back, expected a torch.Tensor (is the return statement missing?).")
+        raise CheckFailed(
+            f"{_capital(what)}: None came back, expected a torch.Tensor (is the return statement missing?)."
+        )
     if isinstance(got, (list, dict)):
         raise CheckFailed(f"{_capital(what)}: {len(got)} values came back, expected one torch.Tensor.")
     if not isinstance(got, np.ndarray):

@@ -1,0 +1,300 @@
+"""Hidden checks of chapter 3. The oracle is written in float64 NumPy for values and PyTorch's own operators for gradients."""
+
+import numpy as np
+import torch
+
+from autograder.compare import expect, require, require_pair
+from autograder.registry import check
+from transformer_lab.driver import cotangent
+
+
+def softmax(scores, axis=-1) -> np.ndarray:
+    """exp(s) / Σ exp(s) along one axis, in float64, for scores of any size and −inf."""
+    scores = np.asarray(scores, dtype=np.float64)
+    powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def attention(q, k, v, mask=None) -> tuple[np.ndarray, np.ndarray]:
+    """softmax(q kᵀ / √K) v and the weights (Vaswani et al. 2017, equation 1), in float64."""
+    q, k, v = (np.asarray(a, dtype=np.float64) for a in (q, k, v))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    weights = softmax(scores)
+    return weights @ v, weights
+
+
+def normal(rng, *shape, scale=1.0, dtype=np.float32) -> np.ndarray:
+    return (rng.normal(size=shape) * scale).astype(dtype)
+
+
+def gradients(function, *arrays) -> list[np.ndarray]:
+    """d(Σ function(arrays) · cotangent)/d(array) for each array, by PyTorch in float64; function returns a list."""
+    tensors = [torch.tensor(np.asarray(a, dtype=np.float64), requires_grad=True) for a in arrays]
+    total = sum((o * torch.from_numpy(cotangent(tuple(o.shape)))).sum() for o in function(*tensors))
+    total.backward()
+    return [t.grad.numpy() for t in tensors]
+
+
+def any_mask(rng, *shape) -> np.ndarray:
+    """A random boolean mask in which every row allows at least one key and blocks at least one."""
+    mask = rng.random(shape) > 0.4
+    keys = shape[-1]
+    open_key = rng.integers(0, keys, size=shape[:-1])
+    np.put_along_axis(mask, open_key[..., None], True, axis=-1)
+    np.put_along_axis(
+        mask, ((open_key + 1 + rng.integers(0, keys - 1, size=shape[:-1])) % keys)[..., None], False, axis=-1
+    )
+    return mask
+
+
+# ------------------------------------------------------------------------------------------------------------ softmax
+
+
+@check("softmax", points=1)
+def softmax_turns_scores_into_shares(student, rng):
+    """Along the last axis, for inputs of one to four axes: exp(s) / Σ exp(s)."""
+    for shape in ((3, 5), (7,), (2, 3, 4), (2, 1, 3, 6)):
+        scores = normal(rng, *shape, scale=2)
+        expect(student.run("softmax", scores), softmax(scores), f"softmax of scores {shape}")
+
+
+@check("softmax", points=1)
+def softmax_follows_the_axis_asked_for(student, rng):
+    """Along any axis, counted from the front or from the back."""
+    scores = normal(rng, 3, 5, 4, scale=2)
+    for dim in (1, 0, -2, 2, -3):
+        expect(
+            student.run("softmax", scores, dim=dim),
+            softmax(scores, dim),
+            f"softmax of scores (3, 5, 4) along dim={dim}",
+        )
+
+
+@check("softmax", points=1)
+def softmax_survives_large_scores(student, rng):
+    """Scores of plus and minus thousands, and rows of very different size, neither overflow nor vanish."""
+    scores = normal(rng, 6, 4)
+    offsets = np.array([0, 1000, -1000, 5000, -5000, 120], dtype=np.float32)[:, None]
+    expect(student.run("softmax", scores + offsets), softmax(scores + offsets), "softmax of scores around ±1000")
+    steep = normal(rng, 3, 5, scale=300)
+    expect(student.run("softmax", steep), softmax(steep), "softmax of scores hundreds apart")
+
+
+@check("softmax", points=1)
+def softmax_gives_minus_infinity_no_weight(student, rng):
+    """A score of −inf gets weight exactly 0, and the others share the rest."""
+    scores = normal(rng, 4, 6)
+    scores[~any_mask(rng, 4, 6)] = -np.inf
+    got = student.run("softmax", scores)
+    expect(got, softmax(scores), "softmax of scores with −inf")
+    require((got[np.isneginf(scores)] == 0).all(), "The weight of a score of −inf is small but not exactly 0.")
+    down = np.ascontiguousarray(scores.T)
+    expect(student.run("softmax", down, dim=0), softmax(down, 0), "softmax along dim=0 of scores with −inf")
+
+
+@check("softmax", points=1)
+def softmax_is_differentiable_and_leaves_its_input_alone(student, rng):
+    """Gradients flow back to the scores, float64 stays float64, and the input is not changed."""
+    for dtype in (np.float32, np.float64):
+        scores = normal(rng, 4, 5, dtype=dtype)
+        got, after = student.run("softmax", scores, want=("output", "inputs"))
+        expect(got, softmax(scores), f"softmax of {dtype.__name__} scores")
+        require(got.dtype.itemsize <= scores.dtype.itemsize, f"float32 scores gave weights of dtype {got.dtype}.")
+        expect(after[0], scores, "the scores after the call (were they changed in place?)", tolerance=0)
+        grads = student.run("softmax", scores, want="input_grads")
+        require(grads[0] is not None, "No gradient reaches the scores.")
+        want = gradients(lambda s: [torch.softmax(s, -1)], scores)
+        expect(grads[0], want[0], "the gradient of the scores")
+
+
+# --------------------------------------------------------------------------------------- scaled_dot_product_attention
+
+ATTENTION = "scaled_dot_product_attention"
+OUTPUT, WEIGHTS = "the output of attention", "the attention weights"
+
+
+def _qkv(rng, lead=(2, 3), queries=5, keys=7, width=6, values=4, scale=1.0, dtype=np.float32):
+    return (
+        normal(rng, *lead, queries, width, scale=scale, dtype=dtype),
+        normal(rng, *lead, keys, width, scale=scale, dtype=dtype),
+        normal(rng, *lead, keys, values, dtype=dtype),
+    )
+
+
+def _attend(student, q, k, v, mask=None):
+    got = student.run(ATTENTION, q, k, v) if mask is None else student.run(ATTENTION, q, k, v, mask)
+    return require_pair(got, f"`{ATTENTION}`")
+
+
+@check(ATTENTION, points=2)
+def attention_output_is_right_without_a_mask(student, rng):
+    """The output is softmax(q kᵀ / √K) v, for as many keys as queries and for more, with values of another width."""
+    for keys in (5, 7):
+        q, k, v = _qkv(rng, keys=keys, width=int(rng.integers(8, 13)))
+        output, _ = _attend(student, q, k, v)
+        expect(output, attention(q, k, v)[0], OUTPUT)
+
+
+@check(ATTENTION, points=2)
+def attention_weights_are_right_without_a_mask(student, rng):
+    """The second result holds the weights (…, L_q, L_k): every query's row sums to 1."""
+    for keys in (5, 7):
+        q, k, v = _qkv(rng, keys=keys, width=int(rng.integers(8, 13)))
+        _, weights = _attend(student, q, k, v)
+        expect(weights, attention(q, k, v)[1], WEIGHTS)
+
+
+@check(ATTENTION, points=2)
+def attention_obeys_a_mask(student, rng):
+    """True means may attend: blocked keys get weight exactly 0 and the others share the whole."""
+    for lead in ((2, 3), (3,)):
+        q, k, v = _qkv(rng, lead)
+        mask = any_mask(rng, *lead, 5, 7)
+        output, weights = _attend(student, q, k, v, mask)
+        right = attention(q, k, v, mask)
+        expect(weights, right[1], f"{WEIGHTS} with a mask")
+        require((weights[~mask] == 0).all(), "A blocked key has a weight that is small but not exactly 0.")
+        expect(output, right[0], f"{OUTPUT} with a mask")
+
+
+@check(ATTENTION, points=1)
+def attention_broadcasts_masks(student, rng):
+    """Causal masks (L, L), padding masks (B, 1, 1, L_k) and an all-True mask are broadcast over the leading axes."""
+    q, k, v = _qkv(rng, keys=5)
+    causal = np.tril(np.ones((5, 5), dtype=bool))
+    padding = np.arange(7) < rng.integers(2, 7, size=(2, 1, 1, 1))
+    q2, k2, v2 = _qkv(rng)
+    for a, b, c, mask, kind in (
+        (q, k, v, causal, "a causal mask (L, L)"),
+        (q2, k2, v2, padding, "a padding mask (B, 1, 1, L_k)"),
+        (q2, k2, v2, np.ones((1, 1, 1, 7), dtype=bool), "a mask that is True everywhere"),
+    ):
+        output, weights = _attend(student, a, b, c, mask)
+        right = attention(a, b, c, mask)
+        expect(weights, right[1], f"{WEIGHTS} with {kind}")
+        expect(output, right[0], f"{OUTPUT} with {kind}")
+
+
+@check(ATTENTION, points=1)
+def attention_takes_any_leading_axes(student, rng):
+    """No leading axis, one, two or three: the last two axes are length and width."""
+    for lead in ((), (4,), (2, 3), (2, 1, 3)):
+        q, k, v = _qkv(rng, lead, queries=int(rng.integers(2, 5)), keys=6)
+        output, weights = _attend(student, q, k, v)
+        right = attention(q, k, v)
+        expect(output, right[0], f"{OUTPUT} with leading axes {lead}")
+        expect(weights, right[1], f"{WEIGHTS} with leading axes {lead}")
+    q, k, v = _qkv(rng, (2,), queries=1, keys=1)
+    expect(_attend(student, q, k, v)[0], v, f"{OUTPUT} for a single key")
+
+
+@check(ATTENTION, points=1)
+def attention_survives_large_scores(student, rng):
+    """Queries and keys forty times as large give weights near 0 and 1, and no NaN; with a mask too."""
+    q, k, v = _qkv(rng, scale=40.0)
+    for mask in (None, any_mask(rng, 2, 3, 5, 7)):
+        output, weights = _attend(student, q, k, v, mask)
+        right = attention(q, k, v, mask)
+        expect(weights, right[1], f"{WEIGHTS} for large scores", tolerance=2e-3)
+        expect(output, right[0], f"{OUTPUT} for large scores", tolerance=2e-3)
+
+
+@check(ATTENTION, points=1)
+def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
+    """Gradients reach q, k and v through output and weights; inputs stay as they are; two calls agree; float64 is kept."""
+    for dtype in (np.float32, np.float64):
+        q, k, v = _qkv(rng, dtype=dtype)
+        mask = any_mask(rng, 2, 3, 5, 7)
+        got, after, grads = student.run(ATTENTION, q, k, v, mask, want=("output", "inputs", "input_grads"))
+        output, weights = require_pair(got, f"`{ATTENTION}`")
+        right = attention(q, k, v, mask)
+        expect(output, right[0], f"{OUTPUT} of {dtype.__name__} inputs")
+        expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs")
+        require(output.dtype.itemsize <= q.dtype.itemsize, f"float32 inputs gave an output of dtype {output.dtype}.")
+        for name, was, now in zip(("q", "k", "v", "mask"), (q, k, v, mask), after, strict=True):
+            expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
+
+        def reference(q, k, v, mask=mask):
+            scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+            weights = torch.softmax(scores.masked_fill(torch.from_numpy(~mask), float("-inf")), -1)
+            return [weights @ v, weights]
+
+        for name, grad, want in zip("qkv", grads, gradients(reference, q, k, v), strict=False):
+            require(grad is not None, f"No gradient reaches `{name}`.")
+            expect(grad, want, f"the gradient of `{name}`")
+
+
+# ------------------------------------------------------------------------------------------------------ SelfAttention
+
+
+def _self_attention(rng):
+    """Input (B, L, D), init (D, K) and the three projections, all sizes different."""
+    d_model, d_k, length = int(rng.integers(8, 11)), int(rng.integers(5, 8)), 4
+    state = {f"w_{name}.weight": normal(rng, d_k, d_model, scale=d_model**-0.5) for name in "qkv"}
+    return normal(rng, 3, length, d_model), (d_model, d_k), state
+
+
+def _projected(x, state, mask=None):
+    return attention(*(x.astype(np.float64) @ state[f"w_{name}.weight"].T for name in "qkv"), mask)[0]
+
+
+@check("SelfAttention", points=2)
+def self_attention_projects_and_attends(student, rng):
+    """Queries, keys and values are one projection each of the same x, and the output is their attention (B, L, K)."""
+    for batch in (3, 1):
+        x, init, state = _self_attention(rng)
+        got = student.run("SelfAttention", x[:batch], init=init, state=state)
+        expect(got, _projected(x[:batch], state), "the output of SelfAttention")
+
+
+@check("SelfAttention", points=1)
+def self_attention_hands_the_mask_on(student, rng):
+    """A mask for every sentence (B, L, L), or one for all (L, L), reaches attention."""
+    x, init, state = _self_attention(rng)
+    length = x.shape[1]
+    causal = np.tril(np.ones((length, length), dtype=bool))
+    for mask in (causal, any_mask(rng, 3, length, length), np.arange(length) < np.array([4, 2, 3])[:, None, None]):
+        got = student.run("SelfAttention", x, mask, init=init, state=state)
+        expect(got, _projected(x, state, mask), f"the output of SelfAttention with a mask {mask.shape}")
+
+
+@check("SelfAttention", points=1)
+def self_attention_has_exactly_three_projections(student, rng):
+    """The parameters are w_q.weight, w_k.weight and w_v.weight, each (d_k, d_model), and no bias."""
+    _, (d_model, d_k), state = _self_attention(rng)
+    shapes = student.run("SelfAttention", init=(d_model, d_k), want="parameter_shapes")
+    missing, extra = sorted(set(state) - set(shapes)), sorted(set(shapes) - set(state))
+    require(not missing, f"SelfAttention has no trainable {', '.join(missing)}; it has {', '.join(shapes) or 'none'}.")
+    require(not extra, f"SelfAttention also has {', '.join(extra)}.")
+    for name, shape in shapes.items():
+        require(
+            shape == [d_k, d_model], f"{name} has shape {tuple(shape)}, expected (d_k, d_model) = {(d_k, d_model)}."
+        )
+
+
+@check("SelfAttention", points=1)
+def self_attention_trains_all_its_projections(student, rng):
+    """Gradients reach x and all three projections; training mode computes the same; x is not changed."""
+    x, init, state = _self_attention(rng)
+    names = list(state)
+    got, after, x_grads, grads = student.run(
+        "SelfAttention",
+        x,
+        init=init,
+        state=state,
+        mode="train",
+        want=("output", "inputs", "input_grads", "parameter_grads"),
+    )
+    expect(got, _projected(x, state), "the output of SelfAttention in training mode")
+    expect(after[0], x, "`x` after the call (was it changed in place?)", tolerance=0)
+
+    def reference(x, w_q, w_k, w_v):
+        q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T
+        return [torch.softmax(q @ k.transpose(-2, -1) / k.size(-1) ** 0.5, -1) @ v]
+
+    wanted = gradients(reference, x, *(state[name] for name in names))
+    for name, grad, want in zip(["x", *names], [x_grads[0], *(grads.get(n) for n in names)], wanted, strict=True):
+        require(grad is not None, f"No gradient reaches {name}.")
+        expect(grad, want, f"the gradient of {name}")
