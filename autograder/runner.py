@@ -99,6 +99,9 @@ def _run_piece(student, checks: list[registry.Check], seed: int | bytes) -> list
                 message = _error_message(check.piece, error)
                 if error.type_name in STOPPED:
                     stopped = f"Not run: {message}"
+            except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
+                detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
         transcripts.append(student.transcript[start:])
         failures.append((message, time.perf_counter() - began))
     del student.transcript[:]

@@ -177,6 +177,7 @@ class RemoteStudent(Student):
     def __init__(self, kernel: Any, seconds: float = 20.0):
         super().__init__()
         self.kernel, self.seconds = kernel, seconds
+        self.lost = False  # True once the kernel died or no longer answers
 
     def _exchange(self, request: str) -> str:
         client = self.kernel.client
@@ -186,6 +187,7 @@ class RemoteStudent(Student):
         if reply is None:
             self.kernel.interrupt()
             answered = self._reply(client, message, self.GRACE_SECONDS) is not None
+            self.lost = not answered
             raise StudentError("Timeout" if answered else "Hung", f"no result after {self.seconds:g} seconds")
         try:
             text = reply["content"]["user_expressions"]["answer"]["data"]["text/plain"]
@@ -205,6 +207,7 @@ class RemoteStudent(Student):
                 reply = client.get_shell_msg(timeout=min(left, 0.5))
             except queue.Empty:
                 if not self.kernel.is_alive():
+                    self.lost = True
                     raise StudentError("KernelDied", "the kernel died while the piece ran") from None
                 continue
             if reply["parent_header"].get("msg_id") == message:

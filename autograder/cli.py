@@ -1,0 +1,315 @@
+"""The command line: ``autograder --help``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Check your own pieces, make the stubs, grade a class.",
+)
+out, err = Console(), Console(stderr=True)
+
+CoursePath = Annotated[Path, typer.Option("--course", "-c", help="The nbgrader course folder.")]
+DEFAULT_COURSE = Path("build/course")
+
+
+class Failure(Exception):
+    """Ends a command with one sentence and exit status 2."""
+
+
+# ------------------------------------------------------------------------------------------------------------ learners
+
+
+@app.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A notebook, its folder, or a .py file.")],
+    piece: Annotated[str | None, typer.Option(help="Check this piece only.")] = None,
+    chapter: Annotated[str | None, typer.Option(help="Check this chapter only; by default the one in PATH.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides the random inputs.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Stop a call of a piece after this time.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Run the hidden checks on your own pieces, in this process and without a sandbox.
+
+    Exits with 0 when every check holds and with 1 when one does not.
+    """
+    from autograder import registry
+    from autograder.runner import run_checks
+    from autograder.student import LocalStudent
+    from transformer_lab import pieces
+
+    with _one_sentence(FileNotFoundError, ValueError):
+        wanted = _which(registry, path, piece, chapter)
+    with _one_sentence(FileNotFoundError, ValueError), _quiet(as_json):
+        namespace = pieces.load(path)
+    for error in namespace.cell_errors:
+        err.print(f"[bold]A cell failed:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    if not wanted:
+        wanted = [{"piece": name} for name in registry.pieces() if hasattr(namespace, name)]
+        if not wanted:
+            known = ", ".join(registry.pieces())
+            raise Failure(f"{path} defines no piece that has checks. Pieces with checks: {known}.")
+    student = LocalStudent(namespace, seconds=seconds)
+    with _quiet(as_json):
+        results = [result for which in wanted for result in run_checks(student, seed=seed, **which)]
+    if as_json:
+        print(json.dumps([result.as_dict() for result in results], indent=1, ensure_ascii=False))
+    else:
+        _print_results(results)
+    raise typer.Exit(0 if all(result.passed for result in results) else 1)
+
+
+def _which(registry, path: Path, piece: str | None, chapter: str | None) -> list[dict]:
+    """The selections for run_checks that the options or the name of ``path`` ask for; [] means whatever is defined."""
+    if piece or chapter:
+        registry.checks(piece=piece, chapter=chapter)
+        return [{"piece": piece, "chapter": chapter}]
+    for name in (path.stem, path.resolve().parent.name):
+        if name[:2].isdigit() and name[2:3] == "_" and registry.pieces(name):
+            return [{"chapter": name}]
+    return []
+
+
+def _print_results(results) -> None:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("piece", style="bold", no_wrap=True)
+    table.add_column("check", overflow="fold")
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    before = None
+    for result in results:
+        name = result.piece if result.piece != before else ""
+        before = result.piece
+        mark = "[green]ok[/]" if result.passed else "[red]FAILED[/]"
+        table.add_row(name, result.check.replace("_", " "), f"{result.earned:g}/{result.points:g}", mark)
+    out.print(table)
+    failed = [result for result in results if not result.passed]
+    for piece in dict.fromkeys(result.piece for result in failed):
+        ours = [result for result in failed if result.piece == piece]
+        out.print(f"\n[bold]{piece}[/]")
+        for hint in dict.fromkeys(result.diagnosis.hint for result in ours if result.diagnosis):
+            out.print(f"  [yellow]Likely slip:[/] {escape(hint)}", highlight=False, soft_wrap=True)
+        for message in dict.fromkeys(result.message for result in ours):
+            out.print(f"  {escape(message)}", highlight=False, soft_wrap=True)
+    earned, points = sum(r.earned for r in results), sum(r.points for r in results)
+    out.print(
+        f"\n[bold]{earned:g} of {points:g} points[/], {len(results) - len(failed)} of {len(results)} checks hold."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- instructors
+
+
+@app.command()
+def release(
+    solutions: Annotated[Path, typer.Option(help="The sources.")] = Path("solutions"),
+    notebooks: Annotated[Path, typer.Option(help="Where the stubs go.")] = Path("notebooks"),
+    course: CoursePath = Path("build/release"),
+    overwrite: Annotated[bool, typer.Option(help="Also replace notebooks in which someone has worked.")] = False,
+) -> None:
+    """Make the learner's stubs from the sources, with nbgrader's generate-assignment."""
+    from autograder import release as maker
+
+    with _one_sentence(maker.ReleaseError, maker.LeakError, ValueError, FileNotFoundError), warnings.catch_warnings():
+        warnings.simplefilter("always", maker.OwnWorkKept)
+        warnings.showwarning = lambda message, *args, **kwargs: err.print(str(message), soft_wrap=True)
+        changed = maker.build_stubs(solutions, notebooks, course, overwrite=overwrite)
+    for path in changed:
+        out.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    if not changed:
+        out.print("All stubs are as the sources give them.")
+
+
+@app.command("course")
+def lay_out_course(
+    course: Annotated[Path, typer.Argument(help="The course folder to make or to bring up to date.")] = DEFAULT_COURSE,
+    solutions: Annotated[Path, typer.Option(help="The sources.")] = Path("solutions"),
+    samples: Annotated[bool, typer.Option(help="Also hand in the sample submissions.")] = False,
+) -> None:
+    """Lay out an nbgrader course: sources, releases and gradebook; nbgrader's own commands work in it."""
+    from autograder import release as maker
+    from autograder import seeds
+
+    with _one_sentence(maker.ReleaseError, maker.LeakError, ValueError, FileNotFoundError, OSError):
+        names = maker.write_source_course(course, solutions)
+        for name in names:
+            if _outdated(course, name):
+                maker.generate_assignment(course, name)
+        seeds.course_key(course)
+        if samples:
+            from autograder.samples import write
+
+            write(course, Path("notebooks"))
+    out.print(f"{course}: {', '.join(names)}", highlight=False, soft_wrap=True)
+
+
+def _outdated(course: Path, name: str) -> bool:
+    from autograder.course import Course, CourseError
+
+    made = Course(course)
+    try:
+        made.graded_base(name)
+    except CourseError:
+        return True
+    source, released = made.source(name), made.released(name)
+    return source.stat().st_mtime > released.stat().st_mtime or not (course / "gradebook.db").exists()
+
+
+@app.command()
+def grade(
+    assignments: Annotated[list[str] | None, typer.Argument(help="Which assignments; by default all of them.")] = None,
+    course: CoursePath = DEFAULT_COURSE,
+    student: Annotated[list[str] | None, typer.Option(help="Grade this student only (may be repeated).")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Notebooks at once; by default one per processor.")] = None,
+    sandbox: Annotated[
+        str, typer.Option(help="bubblewrap, or none: only for notebooks that you trust.")
+    ] = "bubblewrap",
+    cell_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a cell.")] = 60.0,
+    notebook_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a notebook.")] = 600.0,
+    memory: Annotated[float, typer.Option(min=1, help="Memory limit of a notebook in GB.")] = 4.0,
+    force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
+) -> None:
+    """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
+
+    Writes scores and comments to the gradebook, a feedback page per submission, and the class report. Exits with 1 when
+    a submission could not be graded because of an error of the grader.
+    """
+    from autograder import feedback, report
+    from autograder import grade as engine
+    from autograder.course import Course, CourseError
+    from autograder.sandbox import Limits, SandboxError, unenforced_limits
+
+    if sandbox not in ("bubblewrap", "none"):
+        raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
+    limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 1e9))
+    if sandbox == "none":
+        err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")
+    else:
+        for sentence in unenforced_limits(limits):
+            err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    place = Course(course.resolve())
+    records = []
+    with _one_sentence(CourseError, SandboxError, ValueError, OSError):
+        names = assignments or [n for n in place.assignments() if place.submissions(n)]
+        if not names:
+            raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
+        for name in names:
+            with _progress(name) as progress:
+                graded = engine.grade(
+                    place,
+                    name,
+                    students=student,
+                    workers=workers,
+                    sandboxed=sandbox != "none",
+                    limits=limits,
+                    force=force,
+                    progress=progress,
+                )
+            _write_feedback(feedback, place, name, graded)
+            _print_class(name, graded)
+            records += graded
+        page = report.write_report(place.root, names)
+    out.print(f"\nFeedback: {_short(place.root / 'feedback')}/<student>/<assignment>/<assignment>.html")
+    out.print(f"Class report: {_short(page)}")
+    out.print(f"Gradebook: {_short(place.root / 'gradebook.db')}")
+    failed = [record for record in records if record["status"] == engine.FAILED]
+    for record in failed:
+        err.print(f"[red]{escape(record['student'])}[/]: {escape(' '.join(record['remarks']))}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
+    for record in records:
+        page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"
+        notebook = place.autograded(record["student"], assignment)
+        done = place.record(record["student"], assignment)
+        if not notebook.exists() or (page.exists() and page.stat().st_mtime >= done.stat().st_mtime):
+            continue
+        feedback.write_feedback(place.root, assignment, record["student"])
+
+
+def _print_class(assignment: str, records: list[dict]) -> None:
+    table = Table(title=assignment, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("student", no_wrap=True)
+    pieces = list(dict.fromkeys(result["piece"] for record in records for result in record["results"]))
+    for piece in pieces:
+        table.add_column(piece, justify="right")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("remark", overflow="fold", ratio=1)
+    for record in records:
+        earned = {p: sum(r["earned"] for r in record["results"] if r["piece"] == p) for p in pieces}
+        cells = [f"{earned[p]:g}" if record["results"] else "–" for p in pieces]
+        score = "–" if record["score"] is None else f"{record['score']:g}/{record['max_score']:g}"
+        hints = dict.fromkeys(r["diagnosis"]["id"] for r in record["results"] if r["diagnosis"])
+        remark = "; ".join([*hints, *record["remarks"]])
+        table.add_row(escape(record["student"]), *cells, score, escape(remark))
+    out.print(table)
+
+
+# --------------------------------------------------------------------------------------------------------------- parts
+
+
+@contextlib.contextmanager
+def _progress(title: str):
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=not err.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _one_sentence(*errors: type[BaseException]):
+    try:
+        yield
+    except errors as error:
+        raise Failure(str(error)) from error
+
+
+@contextlib.contextmanager
+def _quiet(silent: bool):
+    """Keep what a learner's cells print out of JSON."""
+    if not silent:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+
+
+def _short(path: Path) -> str:
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def main() -> None:
+    """Entry point: a failure is one sentence on stderr and exit status 2."""
+    # nbgrader starts `alembic` by name: it stands beside this Python, which need not be on PATH.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    try:
+        app(standalone_mode=True)
+    except Failure as failure:
+        err.print(f"[bold red]autograder:[/] {escape(str(failure))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("Interrupted: what is graded so far is kept; the same command goes on from there.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

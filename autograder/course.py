@@ -1,0 +1,90 @@
+"""The files of an nbgrader course folder, and the notebook that a submission is rebuilt on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from transformer_lab.cells import read_notebook
+
+
+class CourseError(RuntimeError):
+    """The course folder is not as it must be; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One learner's folder for one assignment."""
+
+    student: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Course:
+    """An nbgrader course folder with nbgrader's default layout."""
+
+    root: Path
+
+    @property
+    def db_url(self) -> str:
+        return f"sqlite:///{self.root / 'gradebook.db'}"
+
+    @property
+    def course_id(self) -> str:
+        return "transformer-piece-by-piece"
+
+    def source(self, assignment: str) -> Path:
+        return self.root / "source" / assignment / f"{assignment}.ipynb"
+
+    def released(self, assignment: str) -> Path:
+        return self.root / "release" / assignment / f"{assignment}.ipynb"
+
+    def autograded(self, student: str, assignment: str) -> Path:
+        return self.root / "autograded" / student / assignment / f"{assignment}.ipynb"
+
+    def record(self, student: str, assignment: str) -> Path:
+        return self.root / "results" / assignment / f"{student}.json"
+
+    def assignments(self) -> list[str]:
+        """The assignments that have a source, in the order of their names."""
+        folder = self.root / "source"
+        return sorted(f.name for f in folder.iterdir() if self.source(f.name).exists()) if folder.is_dir() else []
+
+    def submissions(self, assignment: str) -> list[Submission]:
+        """Who handed in something for ``assignment``, in the order of names. Links are not followed."""
+        folder = self.root / "submitted"
+        found = []
+        for student in sorted(folder.iterdir()) if folder.is_dir() else []:
+            place = student / assignment
+            if place.is_dir() and not place.is_symlink() and not student.is_symlink():
+                found.append(Submission(student.name, place))
+        return found
+
+    def graded_base(self, assignment: str) -> NotebookNode:
+        """The released notebook with the hidden tests put back: what every submission is rebuilt on.
+
+        Answers are the stub's, never the solution's, so that a missing answer stays a missing answer.
+
+        Raises ``CourseError`` when the assignment has not been released or has changed since.
+        """
+        if not self.source(assignment).exists():
+            known = ", ".join(self.assignments()) or "none"
+            raise CourseError(f"{self.root} has no source for {assignment}; its assignments: {known}.")
+        if not self.released(assignment).exists():
+            raise CourseError(f"{assignment} is not released in {self.root}: run `autograder course {self.root}`.")
+        source, base = read_notebook(self.source(assignment)), read_notebook(self.released(assignment))
+        if _skeleton(source) != _skeleton(base):
+            raise CourseError(f"{assignment} changed since its release: run `autograder course {self.root}`.")
+        for theirs, ours in zip(base.cells, source.cells, strict=True):
+            if (theirs.metadata.get("nbgrader") or {}).get("grade"):
+                theirs.source = ours.source
+        return nbformat.from_dict(base)
+
+
+def _skeleton(notebook: NotebookNode) -> list[tuple]:
+    keys = ("grade_id", "grade", "solution", "locked", "points")
+    return [(cell.cell_type, *((cell.metadata.get("nbgrader") or {}).get(k) for k in keys)) for cell in notebook.cells]
