@@ -234,6 +234,18 @@ def grade(
     raise typer.Exit(1 if failed else 0)
 
 
+@app.command("sandbox")
+def sandbox_works() -> None:
+    """Say whether learners' code can be run in a sandbox here; exits with 1 when it cannot."""
+    from autograder.sandbox import why_unavailable
+
+    reason = why_unavailable()
+    if reason:
+        err.print(f"[bold red]No sandbox here.[/] {escape(reason)}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1)
+    out.print("The sandbox works.")
+
+
 def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
     for record in records:
         page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"

@@ -1,0 +1,76 @@
+# `make` builds and grades, `make test` tests; both do their own set-up. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(CURDIR)/$(VENV)/bin
+COURSE := build/course
+BOOK   := build/book/_build/html/index.html
+PYTEST := $(BIN)/python -m pytest
+
+# nbgrader starts programs by name.
+export PATH := $(BIN):$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.PHONY: all setup notebooks book grade test test-fast test-long lint format clean distclean help
+
+all: notebooks book grade ## build the stubs and the book, grade the sample submissions, say where things are
+	@echo
+	@echo "The book:       $(BOOK)"
+	@echo "Feedback:       $(COURSE)/feedback/<student>/<assignment>/<assignment>.html"
+	@echo "Class report:   $(COURSE)/report/index.html"
+
+setup: $(VENV)/installed ## create .venv and install what requirements.txt pins
+
+$(VENV)/installed: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+notebooks: build/stubs ## make the stubs in notebooks/ from solutions/
+
+build/stubs: $(VENV)/installed $(wildcard solutions/*.md) autograder/release.py
+	@$(BIN)/autograder release
+	@mkdir -p build && touch $@
+
+book: $(VENV)/installed ## build the book, strictly: a warning is an error
+	@$(BIN)/jupyter-book build . --path-output build/book -n -W --keep-going -q
+
+grade: build/stubs ## grade the sample submissions in the sandbox
+	@.ci/system-packages bwrap=bubblewrap || true
+	@$(BIN)/autograder course $(COURSE) --samples
+	@if $(BIN)/autograder sandbox; then sandbox=bubblewrap; else sandbox=none; fi; \
+	  $(BIN)/autograder grade --course $(COURSE) --sandbox $$sandbox --cell-seconds 15
+
+test: $(VENV)/installed ## run all tests but the long ones
+	@.ci/system-packages bwrap=bubblewrap chromium=chromium
+	$(PYTEST) -m "not long"
+
+test-fast: $(VENV)/installed ## run the unit tests only
+	$(PYTEST) tests/lab tests/bank tests/checks
+
+test-long: $(VENV)/installed ## run every test
+	@.ci/system-packages bwrap=bubblewrap chromium=chromium
+	$(PYTEST)
+
+lint: $(VENV)/installed ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/installed ## let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built
+	rm -rf build _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean ## remove the virtual environment too
+	rm -rf $(VENV) *.egg-info
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
