@@ -124,12 +124,12 @@ def graded_cells(path: Path) -> dict[str, float]:
     }
 
 
-def write_source_course(course: Path, solutions: str | Path | Iterable[Path]) -> list[str]:
+def write_source_course(course: str | Path, solutions: str | Path | Iterable[Path]) -> list[str]:
     """Lay ``solutions`` out as the nbgrader course ``course`` and return the names of its assignments.
 
     Writes ``source/NN_name/NN_name.ipynb`` where that changes, and ``nbgrader_config.py`` where there is none.
     """
-    names = []
+    course, names = Path(course), []
     for file in source_files(solutions):
         _write_if_changed(course / "source" / file.stem / f"{file.stem}.ipynb", _dump(convert_source(file)))
         names.append(file.stem)
@@ -142,7 +142,7 @@ def write_source_course(course: Path, solutions: str | Path | Iterable[Path]) ->
 # ------------------------------------------------------------------------------------------------------------ nbgrader
 
 
-def generate_assignment(course: Path, assignment: str, force: bool = True) -> Path:
+def generate_assignment(course: str | Path, assignment: str, force: bool = True) -> Path:
     """Run nbgrader's generate-assignment on ``course/source/<assignment>`` and return the released notebook.
 
     Enters the assignment and its cells in the gradebook that the course's ``nbgrader_config.py`` names
@@ -174,7 +174,7 @@ def generate_assignment(course: Path, assignment: str, force: bool = True) -> Pa
 
 
 def build_stubs(
-    solutions: str | Path | Iterable[Path], notebooks: Path, course: Path, *, overwrite: bool = False
+    solutions: str | Path | Iterable[Path], notebooks: str | Path, course: str | Path, *, overwrite: bool = False
 ) -> list[Path]:
     """Make the learner's stub of every source and return the files that changed.
 
@@ -514,6 +514,6 @@ def _first_line(error: BaseException) -> str:
 def _failure(assignment: str, log: str, error: str) -> str:
     """One sentence with the cause, then the end of nbgrader's log."""
     lines = (log or error).strip().splitlines()
-    causes = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Entry)\b.*: ", line)]
-    cause = causes[-1] if causes else lines[-1]
+    raised = [line.strip() for line in lines if re.match(r"\s*[\w.]*(Error|Exception|Entry)\b.*: ", line)]
+    cause = raised[-1] if raised else lines[0].removeprefix("[ERROR] ")
     return "\n".join([f"nbgrader could not generate {assignment}: {cause}", *lines[-12:]])

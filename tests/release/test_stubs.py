@@ -1,6 +1,7 @@
 """The way from the sources to the learner's stubs: faithful, reproducible, tight."""
 
 import copy
+import functools
 import json
 import os
 import re
@@ -10,7 +11,9 @@ import sys
 from pathlib import Path
 
 import nbformat
+import nbgrader.api
 import pytest
+from jupytext.cli import jupytext as command_line
 
 from autograder import registry, release
 from transformer_lab.cells import plain_python, read_notebook
@@ -18,6 +21,8 @@ from transformer_lab.cells import plain_python, read_notebook
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.md"))
 CHAPTERS = [pytest.param(source, id=source.stem) for source in SOURCES]
+
+REAL_ALEMBIC_VERSION = nbgrader.api.get_alembic_version
 
 SMALL = '''\
 ---
@@ -107,6 +112,17 @@ def built(tmp_path_factory):
     changed = release.build_stubs(ROOT / "solutions", folder / "notebooks", folder / "course")
     assert changed == [folder / "notebooks" / s.stem / f"{s.stem}.ipynb" for s in SOURCES]
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _ask_alembic_once(monkeypatch):
+    """nbgrader starts a program for every new gradebook to learn one word; the same word will do."""
+    monkeypatch.setattr(nbgrader.api, "get_alembic_version", alembic_version)
+
+
+@functools.cache
+def alembic_version() -> str:
+    return REAL_ALEMBIC_VERSION()
 
 
 def stub_of(source: Path, folder: Path) -> Path:
@@ -396,17 +412,12 @@ def test_points_are_those_of_the_checks(source):
 @pytest.mark.parametrize("source", CHAPTERS)
 def test_round_trip_through_jupytext(source, tmp_path):
     """What JupyterLab does with a source, open and save, keeps every cell, flag and tag."""
-
-    def jupytext(*arguments):
-        command = [sys.executable, "-m", "jupytext", "--quiet", *map(str, arguments)]
-        subprocess.run(command, check=True, cwd=tmp_path)
-
-    jupytext("--to", "ipynb", "--output", tmp_path / "there.ipynb", source)
-    jupytext("--to", "md:myst", "--output", tmp_path / source.name, tmp_path / "there.ipynb")
-    assert release.convert_source(tmp_path / source.name) == release.convert_source(source)
-    there = nbformat.read(tmp_path / "there.ipynb", as_version=4)
+    there, back = tmp_path / "there.ipynb", tmp_path / source.name
+    command_line(["--quiet", "--to", "ipynb", "--output", str(there), str(source)])
+    command_line(["--quiet", "--to", "md:myst", "--output", str(back), str(there)])
+    assert release.convert_source(back) == release.convert_source(source)
     before = [(cell.source, dict(cell.metadata)) for cell in release.convert_source(source).cells]
-    assert [(cell.source, dict(cell.metadata)) for cell in there.cells] == before
+    assert [(cell.source, dict(cell.metadata)) for cell in read_notebook(there).cells] == before
 
 
 def test_graded_cells(small):
@@ -470,16 +481,9 @@ def validate(path: Path, **settings) -> dict:
 
 @pytest.mark.parametrize("source", CHAPTERS)
 def test_nbgrader_validates_the_source(source, built):
-    """Every cell of the instructor's notebook runs, and the solutions earn all points."""
-    from nbgrader.preprocessors import Execute
-    from nbgrader.utils import determine_grade
-
+    """Every cell of the instructor's notebook runs in a kernel, and each graded cell gives all its points."""
     path = built / "course" / "source" / source.stem / f"{source.stem}.ipynb"
     assert validate(path, validate_all=True) == {}
-    notebook, _ = Execute(timeout=120).preprocess(read_notebook(path), {"metadata": {"path": str(path.parent)}})
-    grades = [determine_grade(cell) for cell in graded(notebook) if cell.metadata.nbgrader.grade]
-    assert grades
-    assert all(earned == points for earned, points in grades)
 
 
 @pytest.mark.parametrize("source", CHAPTERS)
@@ -518,6 +522,7 @@ def test_stock_command_line_gives_the_same_release(small, tmp_path):
 
 
 def test_second_build_writes_nothing(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(nbgrader.api, "get_alembic_version", REAL_ALEMBIC_VERSION)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")  # nbgrader's alembic is found all the same
     monkeypatch.chdir(tmp_path)
     source, notebooks, course = small(), tmp_path / "notebooks", tmp_path / "course"
@@ -549,6 +554,7 @@ def test_instructors_settings_stay_and_count(small, tmp_path):
         release.generate_assignment(course, "91_small")
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_nbgraders_reason_is_passed_on(small, tmp_path):
     """Once there are submissions, nbgrader refuses other cells; the first line says so, its log follows."""
     from nbgrader.api import Gradebook
