@@ -1,0 +1,437 @@
+"""The bank holds what it says: every right entry meets the specification, every wrong one breaks it somewhere.
+
+Judged here without the autograder, by closed forms in float64 NumPy and by PyTorch's own operators.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import Entry, entries, load
+
+TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
+PIECES = (
+    "positional_encoding",
+    "shift_matrix",
+    "TransformerEmbedding",
+    "softmax",
+    "scaled_dot_product_attention",
+    "SelfAttention",
+)
+
+
+class Findings(list):
+    """Where an implementation departs from the specification, one line each; ``ran`` counts the calls that returned."""
+
+    ran = 0
+    largest = 0.0
+
+    def equal(self, where: str, got, want: Tensor, dtype: torch.dtype | None = None, tolerance: float = TOLERANCE):
+        if not isinstance(got, Tensor):
+            return self.append(f"{where}: a {type(got).__name__}")
+        if got.shape != want.shape:
+            return self.append(f"{where}: shape {tuple(got.shape)}")
+        if dtype is not None and got.dtype != dtype:
+            return self.append(f"{where}: dtype {got.dtype}")
+        deviation = (got.detach().double() - want.double()).abs().max().item() if want.numel() else 0.0
+        if not deviation <= tolerance * max(1.0, want.abs().max().item()):  # NaN is no number below anything
+            return self.append(f"{where}: off by {deviation:.3g}")
+        self.largest = max(self.largest, deviation)
+        return None
+
+    def call(self, where: str, piece: Callable, *args, **kwargs):
+        try:
+            result = piece(*args, **kwargs)
+        except Exception as error:
+            self.append(f"{where}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            return None
+        self.ran += 1
+        return result
+
+
+def _same(tensors, copies) -> bool:
+    return all(torch.equal(t, c) for t, c in zip(tensors, copies, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------- chapter 2
+
+
+def table(length: int, width: int) -> Tensor:
+    column = np.arange(width)
+    angle = np.arange(length)[:, None] * np.exp(-np.log(1e4) * (column // 2 * 2) / width)
+    return torch.from_numpy(np.where(column % 2, np.cos(angle), np.sin(angle)))
+
+
+def judge_positional_encoding(space, found: Findings) -> None:
+    piece = space.positional_encoding
+    for length, width in [(7, 6), (1, 2), (6, 4), (9, 6), (4, 6), (50, 16), (1001, 4), (1001, 64), (3, 512)]:
+        where = f"({length}, {width})"
+        got = found.call(where, piece, length, width)
+        if got is not None:
+            found.equal(where, got, table(length, width), torch.float32)
+            if isinstance(got, Tensor) and got.requires_grad:
+                found.append(f"{where}: carries a gradient")
+
+
+def judge_shift_matrix(space, found: Findings) -> None:
+    piece = space.shift_matrix
+    for offset, width in [(3, 6), (0, 6), (-3, 6), (1, 2), (-1, 2), (7, 10), (-1000, 12), (1000, 12), (41, 4), (5, 64)]:
+        where = f"({offset}, {width})"
+        got = found.call(where, piece, offset, width)
+        if got is None:
+            continue
+        want = torch.zeros(width, width, dtype=torch.float64)
+        for i in range(0, width, 2):
+            angle = offset / 1e4 ** (i / width)
+            want[i, i] = want[i + 1, i + 1] = math.cos(angle)
+            want[i, i + 1], want[i + 1, i] = math.sin(angle), -math.sin(angle)
+        # The matrix written above is checked by what it is for.
+        rows = table(1200, width)
+        first = max(0, -offset)
+        assert torch.allclose(rows[first + offset : first + offset + 9], rows[first : first + 9] @ want.T, atol=1e-9)
+        found.equal(where, got, want, torch.float32)
+        if isinstance(got, Tensor) and got.shape == want.shape:
+            blocks = torch.block_diag(*[torch.ones(2, 2)] * (width // 2)).bool()
+            if got[~blocks].any():
+                found.append(f"{where}: an entry outside the blocks is not 0")
+
+
+def judge_transformer_embedding(space, found: Findings) -> None:
+    vocabulary, width, longest, pad = 11, 6, 9, 2
+
+    def make(where: str, *args, **kwargs):
+        return found.call(where, space.TransformerEmbedding, *args, **kwargs)
+
+    def weight_of(module: torch.nn.Module) -> Tensor:
+        alike = [p for p in module.parameters() if p.dim() == 2 and p.size(0) == vocabulary]
+        return alike[0] if alike else torch.zeros(vocabulary, 1)
+
+    for batch, length in [(3, 5), (2, 9), (9, 1), (1, 4), (4, 4)]:
+        where = f"ids ({batch}, {length})"
+        module = make("constructor", vocabulary, width, longest, pad_id=pad)
+        if module is None:
+            return
+        if list(module.state_dict()) != ["token.embedding.weight"]:
+            found.append(f"state: {list(module.state_dict())}")
+        if [name for name, _ in module.named_parameters()] != ["token.embedding.weight"]:
+            found.append(f"parameters: {[name for name, _ in module.named_parameters()]}")
+        for mode, dtype in [(False, torch.float32), (True, torch.float32), (False, torch.float64)]:
+            module = module.train(mode).to(dtype)
+            module.zero_grad()
+            weight = weight_of(module)
+            ids = torch.randint(0, vocabulary, (batch, length))
+            ids[0, 0] = pad
+            ids[-1, -1] = 1
+            copy = ids.clone()
+            got = found.call(where, module, ids)
+            if got is None:
+                continue
+            if not torch.equal(ids, copy):
+                found.append(f"{where}: ids changed")
+            want = weight.detach()[copy].double() * math.sqrt(width) + table(length, width)
+            found.equal(f"{where}, train={mode}, {dtype}", got, want, dtype)
+            if not (isinstance(got, Tensor) and got.requires_grad):
+                found.append(f"{where}: no gradient")
+                continue
+            got.sum().backward()
+            count = torch.bincount(copy.flatten(), minlength=vocabulary).double()
+            count[pad] = 0
+            if weight.grad is None:
+                found.append(f"{where}: no gradient for the embedding")
+            elif weight.grad.shape == (vocabulary, width):
+                found.equal(f"{where}: gradient", weight.grad, count[:, None].expand(-1, width) * math.sqrt(width))
+
+    module = make("without padding", vocabulary, width, longest)
+    if module is not None:
+        ids = torch.tensor([[0, 1, 2, 0]])
+        got = found.call("without padding", module.eval(), ids)
+        weight = weight_of(module)
+        if isinstance(got, Tensor) and got.requires_grad and got.shape == (1, 4, width):
+            got.sum().backward()
+            if weight.grad is not None and not weight.grad[0].all():
+                found.append("without padding: id 0 is not trained")
+
+    module = make("with dropout", vocabulary, 64, 40, dropout=0.3)
+    if module is not None:
+        ids = torch.randint(0, vocabulary, (8, 40))
+        whole = found.call("with dropout, eval", module.eval(), ids)
+        torch.manual_seed(0)
+        thinned = found.call("with dropout, train", module.train(), ids)
+        if isinstance(whole, Tensor) and isinstance(thinned, Tensor) and whole.shape == thinned.shape == (8, 40, 64):
+            want = weight_of(module).detach()[ids].double() * 8 + table(40, 64)
+            found.equal("with dropout, eval", whole, want)
+            zero = thinned == 0
+            share = zero.double().mean().item()
+            if abs(share - 0.3) > 0.03:
+                found.append(f"with dropout: {share:.0%} zeros")
+            found.equal("with dropout, what is left", thinned, (want / 0.7).masked_fill(zero, 0.0))
+
+
+# ------------------------------------------------------------------------------------------------------- chapter 3
+
+
+def exact_softmax(scores: Tensor, dim: int) -> Tensor:
+    s = scores.detach().double().numpy()
+    e = np.exp(s - s.max(axis=dim, keepdims=True))
+    return torch.from_numpy(e / e.sum(axis=dim, keepdims=True))
+
+
+def judge_softmax(space, found: Findings) -> None:
+    piece = space.softmax
+    generator = torch.Generator().manual_seed(5)
+    for dtype in (torch.float32, torch.float64):
+        for shape, dim in [((4, 7), -1), ((7,), 0), ((2, 3, 5), 1), ((2, 3, 5), 0), ((2, 3, 5), -2), ((4, 1), -1)]:
+            plain = torch.randn(shape, generator=generator, dtype=dtype) * 3
+            blocked = plain.masked_fill(torch.rand(shape, generator=generator) < 0.4, -math.inf)
+            first = blocked.select(dim, 0)
+            first.copy_(plain.select(dim, 0))
+            far = plain * 100
+            far.select(0, -1).sub_(1000.0)
+            low = plain - 1000.0
+            huge = torch.where(plain == plain.amax(dim, keepdim=True), 1e30, -1e30).to(dtype)
+            cases = {"plain": plain, "blocked": blocked, "far": far, "low": low, "huge": huge}
+            for kind, scores in cases.items():
+                where = f"{kind} {dtype} {shape} dim={dim}"
+                scores = scores.clone().requires_grad_(True)
+                copy = scores.detach().clone()
+                got = found.call(where, piece, scores, dim=dim)
+                if not torch.equal(scores.detach(), copy):
+                    found.append(f"{where}: scores changed")
+                    continue
+                found.equal(where, got, exact_softmax(copy, dim), dtype)
+                if not isinstance(got, Tensor) or got.shape != copy.shape:
+                    continue
+                if got.detach()[copy == -math.inf].any():
+                    found.append(f"{where}: a score of −∞ has a weight")
+                if not got.requires_grad:
+                    found.append(f"{where}: no gradient")
+                    continue
+                cotangent = torch.cos(torch.arange(1.0, 1 + copy.numel()).view(shape)).to(dtype)
+                if got.dtype == dtype:
+                    (grad,) = torch.autograd.grad((got * cotangent).sum(), scores, allow_unused=True)
+                    w = exact_softmax(copy, dim)
+                    want = w * (cotangent - (w * cotangent).sum(dim, keepdim=True))
+                    found.equal(f"{where}: gradient", grad, want)
+    scores = torch.randn(3, 4, generator=generator)
+    found.equal("default dim", found.call("default dim", piece, scores), exact_softmax(scores, -1))
+    found.equal("dim by place", found.call("dim by place", piece, scores, 0), exact_softmax(scores, 0))
+
+
+def exact_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    q, k, v = (t.double() for t in (q, k, v))
+    weights = F.scaled_dot_product_attention(q, k, torch.eye(k.size(-2)).double().expand(*k.shape[:-1], -1), mask)
+    return F.scaled_dot_product_attention(q, k, v, mask), weights
+
+
+def _masks(leading: tuple[int, ...], queries: int, keys: int, generator) -> dict[str, Tensor | None]:
+    def some(*shape):
+        mask = torch.rand(shape, generator=generator) < 0.5
+        return mask.scatter(-1, torch.randint(0, shape[-1], (*shape[:-1], 1), generator=generator), True)
+
+    masks = {"none": None, "queries × keys": some(queries, keys), "keys": some(1, keys)}
+    if leading:
+        masks["full"] = some(*leading, queries, keys)
+        masks["padding"] = some(leading[0], *[1] * (len(leading) - 1), 1, keys)
+        masks["first axis 1"] = some(1, *leading[1:], queries, keys)
+    return masks
+
+
+def judge_attention(space, found: Findings) -> None:
+    piece = space.scaled_dot_product_attention
+    generator = torch.Generator().manual_seed(6)
+    for dtype in (torch.float32, torch.float64):
+        for leading, queries, keys, width, values in [
+            ((2, 3), 4, 6, 5, 7),
+            ((2,), 6, 4, 9, 3),
+            ((), 3, 5, 8, 2),
+            ((3, 2), 5, 5, 6, 6),
+            ((2, 1, 3), 2, 7, 3, 4),
+        ]:
+            for name, mask in _masks(leading, queries, keys, generator).items():
+                for scale in (1.0, 15.0):
+                    where = f"{dtype} {(*leading, queries, keys, width, values)} mask {name} ×{scale:g}"
+                    inputs = [
+                        (torch.randn(*leading, *size, generator=generator, dtype=dtype) * factor).requires_grad_(True)
+                        for size, factor in (((queries, width), scale), ((keys, width), scale), ((keys, values), 1.0))
+                    ]
+                    copies = [t.detach().clone() for t in inputs]
+                    mask_copy = None if mask is None else mask.clone()
+                    result = found.call(where, piece, *inputs, mask)
+                    if mask is not None and not torch.equal(mask, mask_copy):
+                        found.append(f"{where}: mask changed")
+                        mask = mask_copy
+                        continue
+                    if not _same([t.detach() for t in inputs], copies):
+                        found.append(f"{where}: input changed")
+                        continue
+                    if result is None:
+                        continue
+                    if not (isinstance(result, tuple) and len(result) == 2):
+                        found.append(f"{where}: no pair")
+                        continue
+                    want = exact_attention(*copies, mask)
+                    # Scores in the hundreds carry rounding of their own in float32.
+                    tolerance = TOLERANCE if scale == 1.0 else 2e-3
+                    for what, got, exact in zip(("output", "weights"), result, want, strict=True):
+                        found.equal(f"{where}: {what}", got, exact, dtype, tolerance)
+                    output, weights = result
+                    alike = isinstance(weights, Tensor) and weights.shape == want[1].shape
+                    if mask is not None and alike and weights.detach()[~mask.expand_as(weights)].any():
+                        found.append(f"{where}: a blocked key has a weight")
+                    if scale != 1.0 or not isinstance(output, Tensor) or output.shape != want[0].shape:
+                        continue
+                    if not output.requires_grad:
+                        found.append(f"{where}: no gradient")
+                        continue
+                    cotangent = torch.cos(torch.arange(1.0, 1 + output.numel())).view(output.shape)
+                    exact_inputs = [t.double().requires_grad_(True) for t in copies]
+                    exact = (F.scaled_dot_product_attention(*exact_inputs, mask) * cotangent).sum()
+                    grads = torch.autograd.grad((output * cotangent).sum(), inputs, allow_unused=True)
+                    for letter, grad, want_grad in zip(
+                        "qkv", grads, torch.autograd.grad(exact, exact_inputs), strict=True
+                    ):
+                        found.equal(f"{where}: gradient of {letter}", grad, want_grad)
+
+
+def judge_self_attention(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(7)
+    for dtype in (torch.float32, torch.float64):
+        for batch, length, width, inner in [(2, 5, 6, 4), (3, 4, 3, 8), (1, 7, 5, 2), (4, 4, 6, 6)]:
+            module = found.call("constructor", space.SelfAttention, width, inner)
+            if module is None:
+                return
+            shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+            wanted = {f"{name}.weight": (inner, width) for name in ("w_q", "w_k", "w_v")}
+            if shapes != wanted or set(module.state_dict()) != set(wanted):
+                found.append(f"parameters {shapes}")
+            module = module.to(dtype)
+            for name in ("w_q", "w_k", "w_v"):
+                layer = getattr(module, name, None)
+                if isinstance(layer, torch.nn.Linear):
+                    with torch.no_grad():
+                        layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator))
+            for mode in (False, True):
+                for mask_name, mask in _masks((batch,), length, length, generator).items():
+                    where = f"{dtype} {(batch, length, width, inner)} train={mode} mask {mask_name}"
+                    x = torch.randn(batch, length, width, generator=generator, dtype=dtype).requires_grad_(True)
+                    copy = x.detach().clone()
+                    mask_copy = None if mask is None else mask.clone()
+                    module.train(mode).zero_grad()
+                    got = found.call(where, module, x, mask)
+                    if not torch.equal(x.detach(), copy) or (mask is not None and not torch.equal(mask, mask_copy)):
+                        found.append(f"{where}: input changed")
+                        continue
+                    if got is None or shapes != wanted:
+                        continue
+                    leaves = [copy.double().requires_grad_(True)] + [
+                        getattr(module, name).weight.detach().double().requires_grad_(True)
+                        for name in ("w_q", "w_k", "w_v")
+                    ]
+                    q, k, v = (leaves[0] @ weight.T for weight in leaves[1:])
+                    want = F.scaled_dot_product_attention(q, k, v, mask)
+                    found.equal(where, got, want.detach(), dtype)
+                    if not (isinstance(got, Tensor) and got.shape == want.shape and got.requires_grad):
+                        continue
+                    cotangent = torch.cos(torch.arange(1.0, 1 + got.numel())).view(got.shape)
+                    (got * cotangent).sum().backward()
+                    exact = torch.autograd.grad((want * cotangent).sum(), leaves)
+                    grads = [x.grad] + [getattr(module, name).weight.grad for name in ("w_q", "w_k", "w_v")]
+                    for name, grad, want_grad in zip(("x", "w_q", "w_k", "w_v"), grads, exact, strict=True):
+                        found.equal(f"{where}: gradient of {name}", grad, want_grad)
+
+
+JUDGES = {
+    "positional_encoding": judge_positional_encoding,
+    "shift_matrix": judge_shift_matrix,
+    "TransformerEmbedding": judge_transformer_embedding,
+    "softmax": judge_softmax,
+    "scaled_dot_product_attention": judge_attention,
+    "SelfAttention": judge_self_attention,
+}
+
+
+def judged(entry: Entry) -> Findings:
+    torch.manual_seed(11)
+    found = Findings()
+    JUDGES[entry.piece](load(entry), found)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------- tests
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Tensors this small only wait for each other's threads, for minutes on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("entry", entries(verdict="right"), ids=lambda entry: entry.id)
+def test_right_entries_meet_the_specification(entry):
+    found = judged(entry)
+    assert not found, f"{len(found)} departures, the first: {found[0]}"
+    assert found.ran > 5
+
+
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")
+@pytest.mark.parametrize("entry", entries(verdict="wrong"), ids=lambda entry: entry.id)
+def test_wrong_entries_break_it_and_yet_run(entry):
+    found = judged(entry)
+    assert found, "no departure from the specification was found"
+    assert found.ran, f"it never runs, which is no mistake of this piece: {found[0]}"
+
+
+def test_right_entries_leave_room_below_the_tolerance():
+    """The accepted deviation is set by what honest float32 arithmetic needs, not by what wrong entries just exceed."""
+    small = {}
+    for entry in entries(verdict="right"):
+        if entry.piece in ("positional_encoding", "shift_matrix"):
+            small[entry.id] = judged(entry).largest
+    assert max(small.values()) < TOLERANCE * 0.9, small
+
+
+def test_the_bank_is_large_enough_and_its_table_consistent():
+    ids = Counter(entry.id for entry in entries())
+    assert max(ids.values()) == 1, "ids are unique"
+    for piece in PIECES:
+        function = piece[0].islower()
+        assert len(entries(piece, "wrong")) >= (12 if function else 8), piece
+        assert len(entries(piece, "right")) >= (6 if function else 5), piece
+    for entry in entries():
+        assert entry.piece in PIECES
+        assert entry.note.endswith("."), entry.id
+        assert entry.verdict == "wrong" or entry.misconception is None, entry.id
+
+
+def test_no_two_entries_of_a_piece_have_the_same_body():
+    sources = Counter((entry.piece, entry.source) for entry in entries())
+    assert max(sources.values()) == 1
+
+
+def test_a_misspelt_question_is_refused():
+    with pytest.raises(KeyError, match="no piece"):
+        entries("soft_max")
+    with pytest.raises(ValueError, match="verdict"):
+        entries("softmax", "Wrong")
+
+
+def test_loaded_entries_are_fresh_and_show_their_source():
+    entry = next(e for e in entries("positional_encoding") if e.id == "pe-stale-cache")
+    first, second = load(entry), load(entry)
+    first.positional_encoding(3, 4)
+    assert len(second.positional_encoding(5, 4)) == 5, "state of one load must not reach the next"
+    assert inspect.getsource(first.positional_encoding).startswith("def positional_encoding")
+    entry = entries("SelfAttention", "right")[0]
+    assert inspect.getsource(load(entry).SelfAttention).startswith("class SelfAttention")
