@@ -167,7 +167,7 @@ class Cell:
     """A cell of the notebook as the page shows it: ``prose``, ``code``, ``answer``, ``test`` or ``graded``."""
 
     kind: str
-    source: Markup = Markup()
+    source: Markup | str = ""
     outputs: list[Markup] = field(default_factory=list)
     name: str = ""
     piece: Piece | None = None
@@ -248,7 +248,7 @@ def _cells(notebook: NotebookNode, pieces: list[Piece], record) -> list[Cell]:
         if cell.cell_type != "code":
             continue
         about = cell.metadata.get("nbgrader") or {}
-        source = markup.code(strip_hidden(cell.source)) if cell.source.strip() else Markup()
+        source = markup.code(strip_hidden(cell.source)) if cell.source.strip() else ""
         if _graded(cell):
             piece = by_name[_piece_name(cell)]
             shown.append(Cell("graded", name=piece.name, piece=piece, outputs=[] if piece.results else _public(cell)))

@@ -35,9 +35,17 @@ MAX_OUTPUTS, MAX_CELL_BYTES = 40, 4_000_000
 #: A browser that opens one of our pages runs no script and asks no other host for anything, whatever the page holds.
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-TAGS = frozenset(
-    "a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i "
-    "img kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul var".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TAGS = _words(
+    """
+    a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6
+    hr i img kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul
+    var
+    """
 )
 PLAIN_ATTRIBUTES = {
     ("ol", "start"),
@@ -49,14 +57,18 @@ PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*
 LINK = re.compile(r"(?:https?://|mailto:|#)[^\x00-\x20\x7f]*", re.IGNORECASE)
 
 #: What a formula may consist of; an attribute or element that is not here makes it stay TeX.
-MATH_TAGS = frozenset(
-    "math menclose mfrac mi mmultiscripts mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup msup "
-    "mtable mtd mtext mtr munder munderover".split()
+MATH_TAGS = _words(
+    """
+    math menclose mfrac mi mmultiscripts mn mo mover mpadded mphantom mroot mrow ms mspace msqrt mstyle msub msubsup
+    msup mtable mtd mtext mtr munder munderover
+    """
 )
-MATH_ATTRIBUTES = frozenset(
-    "accent accentunder align columnalign columnlines columnspacing display displaystyle fence form largeop linethickness "
-    "lspace mathcolor mathvariant maxsize minsize movablelimits notation rowlines rowspacing rspace scriptlevel separator "
-    "stretchy width".split()
+MATH_ATTRIBUTES = _words(
+    """
+    accent accentunder align columnalign columnlines columnspacing display displaystyle fence form largeop
+    linethickness lspace mathcolor mathvariant maxsize minsize movablelimits notation rowlines rowspacing rspace
+    scriptlevel separator stretchy width
+    """
 )
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ElementTree.register_namespace("", MATHML)
@@ -144,8 +156,7 @@ class _Renderer(IPythonRenderer):
         return f"<pre>{escape(code)}</pre>"
 
     def _embed_image_or_attachment(self, src: str) -> str:
-        kind, _, name = src.partition(":")
-        return "" if kind == "attachment" else src
+        return "" if src.startswith("attachment:") else src
 
     def _keep(self, made: Markup) -> str:
         self.formulas.append(made)
@@ -268,7 +279,10 @@ def _output(output: NotebookNode) -> Markup:
         return text(str(_joined(output.get("text", ""))), "stderr" if output.name == "stderr" else "")
     if output.output_type == "error":
         lines = output.get("traceback") or [f"{output.get('ename')}: {output.get('evalue')}"]
-        return text("\n".join(map(str, lines)), "error")
+        last = shorten(terminal(str(lines[-1])), 600, 12)
+        trace = text("\n".join(map(str, lines)), "error") if len(lines) > 1 else ""
+        where = Markup("<details><summary>Where</summary>{}</details>").format(trace) if trace else ""
+        return Markup('<p class="error-line">{}</p>{}').format(last, where)
     data = output.get("data") or {}
     too_large = False
     for kind, render in _KINDS:

@@ -1,0 +1,498 @@
+"""What the class misunderstood: pages to read, and a table for the gradebook of a learning platform.
+
+    report/index.html               every assignment at a glance
+    report/<assignment>.html        scores, checks and slips, worst first, and one line per student
+    report/grades.csv               one line per submission
+
+Everything comes from the records in ``results/``; scores are those of nbgrader's gradebook where it has them, so that what
+a person changed there counts. The pages load nothing and run no script.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import re
+import secrets
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
+
+from autograder import markup, registry
+from autograder.course import Course
+from autograder.feedback import NOT_WRITTEN, write_atomically
+from transformer_lab.cells import read_notebook
+
+#: How many bars the picture of the scores has.
+BARS = 10
+
+
+class ReportError(RuntimeError):
+    """There is nothing to report on; the message says what to do."""
+
+
+def write_report(course: str | Path, assignments: list[str] | None = None, *, names: bool = True) -> Path:
+    """Write the class report into ``report/`` of the course folder and return the path of its ``index.html``.
+
+    Parameters
+    ----------
+    course
+        An nbgrader course with graded submissions.
+    assignments
+        Report on these only; on all that are graded otherwise. Pages of others are removed.
+    names
+        False puts numbers for names, in pages and table. They are drawn afresh each time, so that neither their order
+        nor an older report tells who is who.
+
+    Raises
+    ------
+    ReportError
+        Nothing is graded yet, or not in one of ``assignments``.
+    """
+    place = Course(Path(course).resolve())
+    found = sorted(folder.name for folder in (place.root / "results").glob("*") if any(folder.glob("*.json")))
+    for name in assignments or []:
+        if name not in found:
+            raise ReportError(f"Nothing of {name} is graded in {course}: run `autograder grade {name}`.")
+    if not found:
+        raise ReportError(f"Nothing is graded in {course} yet: run `autograder grade`.")
+    wanted = list(dict.fromkeys(assignments)) if assignments else found
+    loaded = {name: _load(place, name) for name in wanted}
+    aliases = {} if names else _aliases(record["student"] for records in loaded.values() for record in records)
+    summaries = [summarise(name, _title(place, name), _renamed(records, aliases)) for name, records in loaded.items()]
+
+    folder, made = place.root / "report", datetime.now(UTC)
+    about = {"made": f"{made.day} {made:%B %Y, %H:%M} UTC", "names": names}
+    pages = {"index.html": _template("report.html.j2").render(summaries=summaries, **about)}
+    for summary in summaries:
+        links = _feedback_links(place, summary) if names else {}
+        page = _template("report_assignment.html.j2").render(summary=summary, links=links, **about)
+        pages[f"{summary.assignment}.html"] = page
+    for name, html in pages.items():
+        write_atomically(folder / name, html)
+    # A spreadsheet takes a table for UTF-8 only if it begins with the byte order mark; learning platforms skip it.
+    write_atomically(folder / "grades.csv", grades_csv(summaries), encoding="utf-8-sig")
+    for path in folder.glob("*.html"):
+        if path.name not in pages:
+            path.unlink()
+    return folder / "index.html"
+
+
+# -------------------------------------------------------------------------------------------------------------- summary
+
+
+@dataclass
+class Check:
+    """One hidden check over the class. A piece that is not written yet fails its checks too; ``unwritten`` counts those."""
+
+    piece: str
+    name: str
+    points: float
+    graded: int = 0
+    unwritten: int = 0
+    students: list[str] = field(default_factory=list)
+    slips: Counter = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+    description: str = ""
+
+    @property
+    def failed(self) -> int:
+        return len(self.students)
+
+    @property
+    def share(self) -> float:
+        return self.failed / self.graded if self.graded else 0.0
+
+    @property
+    def example(self) -> str:
+        """The commonest message, numbers aside."""
+        kinds: dict[str, list[str]] = {}
+        for message in self.messages:
+            if NOT_WRITTEN not in message:
+                kinds.setdefault(re.sub(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", "#", message), []).append(message)
+        return max(kinds.values(), key=len)[0] if kinds else ""
+
+    @property
+    def bar(self) -> Markup:
+        return share_bar(self.failed - self.unwritten, self.unwritten, self.graded)
+
+
+@dataclass
+class Piece:
+    """One piece over the class: who has all its points, and its checks, worst first."""
+
+    name: str
+    points: float
+    scores: list[float]
+    checks: list[Check]
+
+    @property
+    def complete(self) -> int:
+        return sum(score >= self.points for score in self.scores)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores) if self.scores else 0.0
+
+    @property
+    def bar(self) -> Markup:
+        unwritten = min((check.unwritten for check in self.checks), default=0)
+        return share_bar(len(self.scores) - self.complete - unwritten, unwritten, len(self.scores))
+
+
+@dataclass
+class Slip:
+    """A known mistake, and who makes it."""
+
+    id: str
+    piece: str
+    hint: str
+    students: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Line:
+    """One submission."""
+
+    student: str
+    status: str
+    score: float | None
+    max_score: float | None
+    pieces: dict[str, float]
+    points: dict[str, float]
+    submitted: str
+    remarks: list[str]
+    seconds: float
+    changed: bool = False
+
+
+@dataclass
+class Summary:
+    """An assignment over the class; students in the order of their names, all else worst first."""
+
+    assignment: str
+    title: str
+    lines: list[Line]
+    pieces: list[Piece]
+    slips: list[Slip]
+
+    @property
+    def graded(self) -> list[Line]:
+        return [line for line in self.lines if line.status == "graded" and line.score is not None]
+
+    @property
+    def notable(self) -> list[Line]:
+        """Those that a person should look at: with remarks, or not graded."""
+        return [line for line in self.lines if line.remarks or line.status != "graded"]
+
+    @property
+    def scores(self) -> list[float]:
+        return [line.score for line in self.graded if line.score is not None]
+
+    @property
+    def max_score(self) -> float:
+        return max((line.max_score or 0.0 for line in self.lines), default=0.0)
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.scores) if self.scores else None
+
+    @property
+    def full(self) -> int:
+        return sum(score >= self.max_score for score in self.scores)
+
+    @property
+    def checks(self) -> list[Check]:
+        """All checks that somebody fails, worst first."""
+        return sorted((c for p in self.pieces for c in p.checks if c.failed), key=lambda check: -check.share)
+
+    @property
+    def slowest(self) -> list[Line]:
+        return sorted(self.lines, key=lambda line: -line.seconds)[:3]
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(line.seconds for line in self.lines)
+
+    @property
+    def picture(self) -> Markup:
+        return histogram(self.scores, self.max_score, self.title)
+
+
+def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Summary:
+    """Count what the records of one assignment say.
+
+    Parameters
+    ----------
+    assignment, title
+        Its name, and what to call it.
+    records
+        As :mod:`autograder.grade` saves them. ``final``, where it is there, is the gradebook's score, and ``finals``
+        that of each piece; they count instead of the record's.
+    """
+    checks: dict[tuple[str, str], Check] = {}
+    slips: dict[tuple[str, str], Slip] = {}
+    lines = [_line(record) for record in sorted(records, key=lambda record: record["student"])]
+    descriptions = _descriptions()
+    for record in sorted(records, key=lambda record: record["student"]):
+        if record["status"] != "graded":
+            continue
+        for result in record["results"]:
+            piece, name = result["piece"], result["check"]
+            check = checks.setdefault((piece, name), Check(piece, name, result["points"]))
+            check.description = descriptions.get((piece, name), "")
+            check.graded += 1
+            if not result["message"]:
+                continue
+            check.students.append(record["student"])
+            check.messages.append(result["message"])
+            check.unwritten += NOT_WRITTEN in result["message"]
+            if found := result.get("diagnosis"):
+                check.slips[found["id"]] += 1
+                slip = slips.setdefault((piece, found["id"]), Slip(found["id"], piece, found["hint"]))
+                if record["student"] not in slip.students:
+                    slip.students.append(record["student"])
+    pieces = []
+    for name in dict.fromkeys(piece for piece, _ in checks):
+        own = sorted((c for c in checks.values() if c.piece == name), key=lambda check: -check.share)
+        scores = [line.pieces[name] for line in lines if line.status == "graded" and name in line.pieces]
+        pieces.append(Piece(name, max(line.points.get(name, 0.0) for line in lines), scores, own))
+    pieces.sort(key=lambda piece: piece.complete / len(piece.scores))
+    ordered = sorted(slips.values(), key=lambda slip: -len(slip.students))
+    return Summary(assignment, title, lines, pieces, ordered)
+
+
+def _line(record: dict[str, Any]) -> Line:
+    earned: dict[str, float] = {}
+    points: dict[str, float] = {}
+    for result in record["results"]:
+        earned[result["piece"]] = earned.get(result["piece"], 0.0) + result["earned"]
+        points[result["piece"]] = points.get(result["piece"], 0.0) + result["points"]
+    score, final = record["score"], record.get("final")
+    finals = {name: value for name, value in (record.get("finals") or {}).items() if name in earned}
+    return Line(
+        student=record["student"],
+        status=record["status"],
+        score=score if final is None or record["status"] == "failed" else final,
+        max_score=record["max_score"],
+        pieces=earned | finals,
+        points=points,
+        submitted=record["timestamp"] or "",
+        remarks=list(record["remarks"]),
+        seconds=record["seconds"],
+        changed=final is not None and score is not None and abs(final - score) > 1e-9,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- pictures
+
+
+def histogram(scores: list[float], most: float, title: str) -> Markup:
+    """Inline SVG: how many submissions have how many points, with the numbers written and the median marked."""
+    width, height, left, bottom, top = 640, 230, 8, 34, 34
+    edges = [most * k / BARS for k in range(BARS + 1)]
+    counts = [0] * BARS
+    for score in scores:
+        counts[min(BARS - 1, max(0, int(BARS * score / most)))] += 1
+    step, tallest = (width - 2 * left) / BARS, max([*counts, 1])
+    base = height - bottom
+    parts = []
+    for k, amount in enumerate(counts):
+        tall = (base - top) * amount / tallest
+        x = left + k * step
+        if amount:
+            parts.append(
+                f'<rect class="bar" x="{x + 3:.1f}" y="{base - tall:.1f}" width="{step - 6:.1f}" height="{tall:.1f}"/>'
+            )
+            parts.append(f'<text x="{x + step / 2:.1f}" y="{base - tall - 6:.1f}" text-anchor="middle">{amount}</text>')
+    for k, edge in enumerate(edges):
+        anchor = "start" if k == 0 else "end" if k == BARS else "middle"
+        parts.append(
+            f'<text class="tick" x="{left + k * step:.1f}" y="{base + 18}" text-anchor="{anchor}">{markup.number(edge)}</text>'
+        )
+    parts.append(f'<line class="axis" x1="{left}" x2="{width - left}" y1="{base}" y2="{base}"/>')
+    middle = statistics.median(scores) if scores else None
+    if middle is not None:
+        x = left + (width - 2 * left) * min(max(middle / most, 0.0), 1.0)
+        side = "end" if x > width / 2 else "start"
+        shift = -6 if side == "end" else 6
+        parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{base}"/>')
+        parts.append(f'<text x="{x + shift:.1f}" y="14" text-anchor="{side}">median {markup.number(middle)}</text>')
+    said = ", ".join(
+        f"{markup.number(low)} to {markup.number(high)}: {amount}"
+        for low, high, amount in zip(edges, edges[1:], counts, strict=False)
+        if amount
+    )
+    words = f"Scores in {title}. {markup.count(len(scores), 'submission')} by points: {said or 'none'}."
+    if middle is not None:
+        words += f" The median is {markup.number(middle)} of {markup.number(most)}."
+    return Markup(
+        f'<svg class="histogram" role="img" viewBox="0 0 {width} {height}" aria-label="{escape(words)}">'
+        f"<title>{escape(words)}</title>{''.join(parts)}</svg>"
+    )
+
+
+def share_bar(wrong: int, unwritten: int, of: int) -> Markup:
+    """Inline SVG: the share of the class that is wrong (solid) and that has written nothing (hatched)."""
+    width, height = 120, 14
+    one = width / of if of else 0.0
+    words = f"{wrong + unwritten} of {of}" + (f", {unwritten} of them not written" if unwritten else "")
+    return Markup(
+        f'<svg class="share" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-label="{words}">'
+        f"<title>{words}</title>"
+        f'<rect class="whole" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}"/>'
+        f'<rect class="bar" width="{wrong * one:.1f}" height="{height}"/>'
+        f'<rect class="hatched" x="{wrong * one:.1f}" width="{unwritten * one:.1f}" height="{height}"/></svg>'
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- table
+
+
+def grades_csv(summaries: Iterable[Summary]) -> str:
+    """The table of grades: one line per submission, a column per piece; a score that is not known is left empty."""
+    summaries = list(summaries)
+    pieces = list(dict.fromkeys(name for s in summaries for line in s.lines for name in line.points))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(
+        ["student", "assignment", *map(_cell, pieces), "score", "max_score", "submitted", "status", "remark"]
+    )
+    for summary in summaries:
+        for line in summary.lines:
+            own = [_number(line.pieces.get(name)) for name in pieces]
+            rest = [_number(line.score), _number(line.max_score), line.submitted, line.status, "; ".join(line.remarks)]
+            writer.writerow([_cell(line.student), summary.assignment, *own, *rest[:2], *map(_cell, rest[2:])])
+    return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """One line that no spreadsheet takes for a formula."""
+    text = " ".join(markup.terminal(text).split())
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠")) else text
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{round(value, 4):.10g}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- input
+
+
+def _load(place: Course, assignment: str) -> list[dict[str, Any]]:
+    """The records, with the gradebook's scores as ``final`` and ``finals``. A damaged record is told, not dropped."""
+    records = []
+    totals, pieces = gradebook_scores(place.root / "gradebook.db", assignment)
+    for path in sorted((place.root / "results" / assignment).glob("*.json")):
+        record = _record(path, assignment)
+        record["final"] = totals.get(record["student"])
+        record["finals"] = pieces.get(record["student"], {})
+        records.append(record)
+    return records
+
+
+def _record(path: Path, assignment: str) -> dict[str, Any]:
+    empty = {"student": path.stem, "assignment": assignment, "timestamp": None, "score": None, "max_score": None}
+    empty |= {"results": [], "remarks": [], "status": "failed", "seconds": 0.0}
+    try:
+        record = empty | json.loads(path.read_text(encoding="utf-8"))
+        return record | {"seconds": float(record["seconds"] or 0.0)}
+    except (ValueError, TypeError) as error:
+        remark = f"The record {path.name} cannot be read ({type(error).__name__}): delete it and grade again."
+        return empty | {"remarks": [remark]}
+
+
+def gradebook_scores(path: Path, assignment: str) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """By student, the score in nbgrader's gradebook as its export gives it, and the score of each piece."""
+    if not path.exists():
+        return {}, {}
+    with Gradebook(f"sqlite:///{path}") as gradebook:
+        if all(found.name != assignment for found in gradebook.assignments):
+            return {}, {}
+        totals = {
+            submission.student_id: max(0.0, submission.score - (submission.late_submission_penalty or 0.0))
+            for submission in gradebook.assignment_submissions(assignment)
+        }
+        rows = (
+            gradebook.db.query(SubmittedAssignment.student_id, GradeCell.name, Grade.score)
+            .select_from(Grade)
+            .join(GradeCell, Grade.cell_id == GradeCell.id)
+            .join(SubmittedNotebook, Grade.notebook_id == SubmittedNotebook.id)
+            .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+            .filter(SubmittedAssignment.name == assignment)
+        )
+        pieces: dict[str, dict[str, float]] = {}
+        for student, cell, score in rows:
+            pieces.setdefault(student, {})[cell.removeprefix("check_")] = float(score or 0.0)
+    return totals, pieces
+
+
+def _aliases(students: Iterable[str]) -> dict[str, str]:
+    ordered = sorted(set(students))
+    secrets.SystemRandom().shuffle(ordered)
+    digits = len(str(len(ordered)))
+    return {student: f"student {number:0{digits}d}" for number, student in enumerate(ordered, 1)}
+
+
+def _renamed(records: list[dict[str, Any]], aliases: dict[str, str]) -> list[dict[str, Any]]:
+    """The records with aliases for names, also where a remark or a message mentions one."""
+    if not aliases:
+        return records
+    known = sorted(aliases, key=len, reverse=True)
+    mentioned = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, known)) + r")(?!\w)")
+
+    def hide(text: str) -> str:
+        return mentioned.sub(lambda found: aliases[found.group()], text)
+
+    return [
+        record
+        | {
+            "student": aliases[record["student"]],
+            "remarks": [hide(remark) for remark in record["remarks"]],
+            "results": [result | {"message": hide(result["message"])} for result in record["results"]],
+        }
+        for record in records
+    ]
+
+
+def _title(place: Course, assignment: str) -> str:
+    """The first heading of the released notebook, else the assignment's name."""
+    path = place.released(assignment)
+    for cell in read_notebook(path).cells if path.exists() else []:
+        found = re.search(r"^# +(.+)$", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None
+        if found:
+            return found[1].strip()
+    return assignment
+
+
+def _feedback_links(place: Course, summary: Summary) -> dict[str, str]:
+    links = {}
+    for line in summary.lines:
+        parts = ("feedback", line.student, summary.assignment, f"{summary.assignment}.html")
+        if place.root.joinpath(*parts).exists():
+            links[line.student] = "../" + "/".join(map(quote, parts))
+    return links
+
+
+@functools.cache
+def _descriptions() -> dict[tuple[str, str], str]:
+    return {(check.piece, check.name): check.description for check in registry.checks()}
+
+
+@functools.cache
+def _environment():
+    return markup.environment()
+
+
+def _template(name: str):
+    return _environment().get_template(name)
