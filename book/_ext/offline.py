@@ -1,8 +1,8 @@
 """Serve everything that a page needs from the build itself.
 
 The formulas are set by MathJax 3 out of the package sphinx-mathjax-offline; of its 24 MB only the one component that
-reads TeX and the fonts that it draws with go into the build. Thebe, which Jupyter Book always loads and which names
-another host, is taken out of the pages.
+reads TeX and the fonts that it draws with go into the build. Thebe and the comment services, which Jupyter Book always
+loads and which name other hosts, are taken out of the pages.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ PACKAGE = "sphinx-mathjax-offline"
 #: All TeX extensions in one file, so that no macro on a page needs a second one.
 COMPONENT = "tex-chtml-full.js"
 FONTS = "output/chtml/fonts/woff-v2"
+#: Extensions that Jupyter Book always loads and that would add other hosts' scripts to the pages.
+UNWANTED = ("sphinx_thebe", "sphinx_comments")
 
 
 def mathjax() -> Path:
@@ -50,19 +52,19 @@ def copy_mathjax(app: Sphinx) -> None:
             shutil.copyfile(file, copy)
 
 
-def drop_thebe(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
-    context["script_files"] = [script for script in context.get("script_files", []) if not _is_thebe(script)]
+def silence_thebe(app: Sphinx, config: Config) -> None:
+    for listeners in app.events.listeners.values():
+        listeners[:] = [one for one in listeners if getattr(one.handler, "__module__", "") not in UNWANTED]
 
 
-def _is_thebe(script) -> bool:
-    return "thebe" in str(script).lower() or "THEBE_JS_URL" in (getattr(script, "attributes", None) or {}).get(
-        "body", ""
-    )
+def drop_assets(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    context["css_files"] = [css for css in context.get("css_files", []) if "thebe" not in str(css)]
 
 
 def setup(app: Sphinx) -> dict:
     app.add_config_value("mathjax_macros", {}, "html", types=[dict])
     app.connect("config-inited", configure)
+    app.connect("config-inited", silence_thebe)
     app.connect("builder-inited", copy_mathjax)
-    app.connect("html-page-context", drop_thebe, priority=900)  # after the extensions that add scripts to the page
+    app.connect("html-page-context", drop_assets, priority=900)  # after the extensions that add files to the page
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
