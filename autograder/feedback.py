@@ -107,7 +107,7 @@ def gradebook_entry(path: Path, assignment: str, student: str, notebook: str = "
         except MissingEntry:
             return None
         penalty = float(found.late_submission_penalty or 0.0)
-        entry = Entry(found.score - penalty, found.max_score, penalty)
+        entry = Entry(max(0.0, found.score - penalty), found.max_score, penalty)
         for grade in found.grades:
             entry.scores[grade.name] = grade.score
             if grade.manual_score is not None or grade.extra_credit:

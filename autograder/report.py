@@ -185,6 +185,7 @@ class Summary:
     lines: list[Line]
     pieces: list[Piece]
     slips: list[Slip]
+    columns: list[str]
 
     @property
     def graded(self) -> list[Line]:
@@ -212,9 +213,10 @@ class Summary:
         return sum(score >= self.max_score for score in self.scores)
 
     @property
-    def checks(self) -> list[Check]:
-        """All checks that somebody fails, worst first."""
-        return sorted((c for p in self.pieces for c in p.checks if c.failed), key=lambda check: -check.share)
+    def missed(self) -> list[Check]:
+        """The check of each piece that most students fail, worst first."""
+        worst = (piece.checks[0] for piece in self.pieces if piece.checks[0].failed)
+        return sorted(worst, key=lambda check: -check.share)
 
     @property
     def slowest(self) -> list[Line]:
@@ -263,13 +265,14 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
                 if record["student"] not in slip.students:
                     slip.students.append(record["student"])
     pieces = []
-    for name in dict.fromkeys(piece for piece, _ in checks):
+    columns = list(dict.fromkeys(piece for piece, _ in checks))
+    for name in columns:
         own = sorted((c for c in checks.values() if c.piece == name), key=lambda check: -check.share)
         scores = [line.pieces[name] for line in lines if line.status == "graded" and name in line.pieces]
         pieces.append(Piece(name, max(line.points.get(name, 0.0) for line in lines), scores, own))
     pieces.sort(key=lambda piece: piece.complete / len(piece.scores))
     ordered = sorted(slips.values(), key=lambda slip: -len(slip.students))
-    return Summary(assignment, title, lines, pieces, ordered)
+    return Summary(assignment, title, lines, pieces, ordered, columns)
 
 
 def _line(record: dict[str, Any]) -> Line:
@@ -299,35 +302,30 @@ def _line(record: dict[str, Any]) -> Line:
 
 def histogram(scores: list[float], most: float, title: str) -> Markup:
     """Inline SVG: how many submissions have how many points, with the numbers written and the median marked."""
-    width, height, left, bottom, top = 640, 230, 8, 34, 34
+    width, height, left, bottom, top = 480, 210, 6, 28, 40
     edges = [most * k / BARS for k in range(BARS + 1)]
     counts = [0] * BARS
     for score in scores:
-        counts[min(BARS - 1, max(0, int(BARS * score / most)))] += 1
+        counts[min(BARS - 1, max(0, int(BARS * score / most))) if most else 0] += 1
     step, tallest = (width - 2 * left) / BARS, max([*counts, 1])
     base = height - bottom
-    parts = []
-    for k, amount in enumerate(counts):
-        tall = (base - top) * amount / tallest
-        x = left + k * step
-        if amount:
-            parts.append(
-                f'<rect class="bar" x="{x + 3:.1f}" y="{base - tall:.1f}" width="{step - 6:.1f}" height="{tall:.1f}"/>'
-            )
-            parts.append(f'<text x="{x + step / 2:.1f}" y="{base - tall - 6:.1f}" text-anchor="middle">{amount}</text>')
-    for k, edge in enumerate(edges):
-        anchor = "start" if k == 0 else "end" if k == BARS else "middle"
-        parts.append(
-            f'<text class="tick" x="{left + k * step:.1f}" y="{base + 18}" text-anchor="{anchor}">{markup.number(edge)}</text>'
-        )
-    parts.append(f'<line class="axis" x1="{left}" x2="{width - left}" y1="{base}" y2="{base}"/>')
     middle = statistics.median(scores) if scores else None
+    parts, labels = [], []
     if middle is not None:
-        x = left + (width - 2 * left) * min(max(middle / most, 0.0), 1.0)
-        side = "end" if x > width / 2 else "start"
-        shift = -6 if side == "end" else 6
+        x = left + (width - 2 * left) * min(max(middle / most, 0.0), 1.0) if most else left
+        side, shift = ("end", -6) if x > width / 2 else ("start", 6)
         parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{base}"/>')
-        parts.append(f'<text x="{x + shift:.1f}" y="14" text-anchor="{side}">median {markup.number(middle)}</text>')
+        labels.append(_label(x + shift, 15, f"median {markup.number(middle)}", side))
+    for k, amount in enumerate(counts):
+        tall, x = (base - top) * amount / tallest, left + k * step
+        if amount:
+            area = f'x="{x + 2:.1f}" y="{base - tall:.1f}" width="{step - 4:.1f}" height="{tall:.1f}"'
+            parts.append(f'<rect class="bar" {area}/>')
+            labels.append(_label(x + step / 2, base - tall - 6, str(amount)))
+    for k, edge in enumerate(edges):
+        side = "start" if k == 0 else "end" if k == BARS else "middle"
+        labels.append(_label(left + k * step, base + 18, markup.number(edge), side, "tick"))
+    parts.append(f'<line class="axis" x1="{left}" x2="{width - left}" y1="{base}" y2="{base}"/>')
     said = ", ".join(
         f"{markup.number(low)} to {markup.number(high)}: {amount}"
         for low, high, amount in zip(edges, edges[1:], counts, strict=False)
@@ -338,8 +336,12 @@ def histogram(scores: list[float], most: float, title: str) -> Markup:
         words += f" The median is {markup.number(middle)} of {markup.number(most)}."
     return Markup(
         f'<svg class="histogram" role="img" viewBox="0 0 {width} {height}" aria-label="{escape(words)}">'
-        f"<title>{escape(words)}</title>{''.join(parts)}</svg>"
+        f"<title>{escape(words)}</title>{''.join(parts + labels)}</svg>"
     )
+
+
+def _label(x: float, y: float, words: str, side: str = "middle", kind: str = "value") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{side}">{escape(words)}</text>'
 
 
 def share_bar(wrong: int, unwritten: int, of: int) -> Markup:
