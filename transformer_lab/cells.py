@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def read_notebook(path: Path):
             import jupytext
 
             return jupytext.reads(text, fmt="md:myst")
-        notebook = nbformat.reads(text, as_version=4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # cells without an id are the rule in notebooks of older programs
+            notebook = nbformat.reads(text, as_version=4)
         for cell in notebook.cells:  # what nbformat only logs must not surface as an AttributeError later
             cell.cell_type, cell.source, cell.metadata  # noqa: B018
         return notebook

@@ -34,8 +34,9 @@ from transformer_lab import pieces
 #: What ``want`` may ask for, and what comes back.
 WANTS = {
     "output": "what the call returned",
+    "again": "what the same call returns a second time",
     "inputs": "the inputs as they are after the call",
-    "input_grads": "d(Σ output · cotangent)/d(input) for each input, None where no gradient arrives",
+    "input_grads": "d(Σ first result · cotangent)/d(input) for each input, None where no gradient arrives",
     "parameter_grads": "the same for each trainable parameter, by name",
     "parameter_shapes": "the shape of each trainable parameter, by name",
     "state_names": "the names in the module's state_dict",
@@ -83,8 +84,8 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Tensor):
-        dense = value.detach().cpu()
         try:
+            dense = value.detach().cpu()
             dense = (dense.float() if dense.dtype == torch.bfloat16 else dense).resolve_conj().resolve_neg().numpy()
         except (TypeError, RuntimeError):  # sparse, quantised, on no device: no array of numbers
             return {"opaque": f"torch.Tensor ({value.layout}, {value.dtype}, {value.device})"}
@@ -190,7 +191,8 @@ def answer(namespace: Any, request: str) -> str:
 def run(namespace: Any, request: dict) -> dict:
     """The wanted values of one request as live Python objects; raises what the piece raises."""
     piece = find(namespace, request["piece"])
-    torch.manual_seed(request["seed"])
+    # The CPU's generator alone: torch.manual_seed also queues a call for every GPU, which takes milliseconds.
+    torch.default_generator.manual_seed(request["seed"])
     random.seed(request["seed"])
     np.random.seed(request["seed"] % 2**32)  # noqa: NPY002 - learners may draw from the global generator
 
@@ -224,7 +226,9 @@ def run(namespace: Any, request: dict) -> dict:
 
     for want in wants:
         if want == "output":
-            found[want] = output
+            found[want] = _snapshot(output) if "again" in wants else output
+        elif want == "again":
+            found[want] = piece(*inputs, **kwargs)
         elif want == "inputs":
             found[want] = [value for value in inputs if not isinstance(value, nn.Module)]
         elif want == "input_grads":
@@ -326,15 +330,18 @@ def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Modu
     return module.train(mode == "train")
 
 
+def _snapshot(output: Any) -> Any:
+    """A copy that a later call can't change."""
+    if isinstance(output, Tensor):
+        return output.detach().clone()
+    return [_snapshot(item) for item in output] if isinstance(output, (tuple, list)) else output
+
+
 def _backward(output: Any) -> None:
-    outputs = output if isinstance(output, (tuple, list)) else [output]
-    total = sum(
-        (o * torch.from_numpy(cotangent(tuple(o.shape))).to(o.dtype)).sum()
-        for o in outputs
-        if isinstance(o, Tensor) and o.requires_grad
-    )
-    if isinstance(total, Tensor):
-        total.backward()
+    """Differentiate the first result; further ones, such as attention weights, are there to be looked at."""
+    first = output[0] if isinstance(output, (tuple, list)) and output else output
+    if isinstance(first, Tensor) and first.requires_grad:
+        (first * torch.from_numpy(cotangent(tuple(first.shape))).to(first.dtype)).sum().backward()
 
 
 def _tensors_only(value: Any) -> Any:

@@ -1,0 +1,565 @@
+"""transformer_lab.driver: plain data in, plain data out, nothing pickled, and every run on its own."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import pickle
+import types
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import nn
+
+from transformer_lab import driver, pieces
+from transformer_lab.driver import Opaque, Probe
+
+from .write_notebooks import answer, code, write
+
+# -------------------------------------------------------------------------------------------- plain data and text
+
+DTYPES = st.sampled_from(
+    [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32, np.float64, np.complex64]
+)
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+DATA = st.recursive(
+    SCALARS | ARRAYS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+)
+
+
+def same(a, b) -> bool:
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, float) and math.isnan(a):
+        return isinstance(b, float) and math.isnan(b)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    return type(a) is type(b) and a == b
+
+
+@settings(deadline=None, max_examples=60)
+@given(DATA)
+def test_plain_data_comes_back_as_it_was(value):
+    text = driver.dumps(value)
+    assert text.isascii()
+    assert "'" not in text, "it is put into a quoted string"
+    assert same(value, driver.loads(text))
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, -0.0, 10**30, "\ud800", "'\\\n\x00", np.zeros((3, 0, 2))]
+)
+def test_values_that_text_formats_lose(value):
+    back = driver.loads(driver.dumps(value))
+    assert same(value, back)
+    assert not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, back)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(24).reshape(2, 3, 4)[:, ::2, ::-1],
+        np.array(1.5),
+        np.asfortranarray(np.eye(3)),
+    ],
+)
+def test_arrays_of_any_layout(array):
+    back = driver.loads(driver.dumps(array))
+    assert back.shape == array.shape
+    assert np.array_equal(back, array)
+    back[...] = 0  # an array of its own
+
+
+def test_tensors_come_back_as_arrays_and_tuples_as_lists():
+    value = (torch.eye(2, requires_grad=True), torch.tensor(3), torch.ones(2, dtype=torch.bfloat16), np.float32(0.5))
+    back = driver.loads(driver.dumps(value))
+    assert [type(item) for item in back] == [np.ndarray, np.ndarray, np.ndarray, float]
+    assert back[1].shape == ()
+    assert back[2].dtype == np.float32
+    assert np.array_equal(driver.loads(driver.dumps(torch.ones(2, 3).T.expand(4, 3, 2))), np.ones((4, 3, 2)))
+    conjugate = torch.tensor([1 + 2j]).conj()
+    assert driver.loads(driver.dumps(conjugate))[0] == 1 - 2j
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (object(), "builtins.object"),
+        (nn.Linear(1, 1), "torch.nn.modules.linear.Linear"),
+        (np.array([object()]), "numpy.ndarray"),
+        (np.array(["a"]), "numpy.ndarray"),
+        (1j, "builtins.complex"),
+        (np.datetime64("2020-01-01"), "numpy.datetime64"),
+        (torch.eye(2).to_sparse(), "torch.Tensor (torch.sparse_coo, torch.float32, cpu)"),
+        (torch.empty(2, device="meta"), "torch.Tensor (torch.strided, torch.float32, meta)"),
+        (len, "builtins.builtin_function_or_method"),
+        ({1, 2}, "builtins.set"),
+    ],
+)
+def test_what_is_no_plain_data_becomes_the_name_of_its_type(value, name):
+    (back,) = driver.loads(driver.dumps([value]))
+    assert isinstance(back, Opaque)
+    assert back.type_name == name
+    assert driver.loads(driver.dumps(back)).type_name == name
+
+
+def test_probes_travel():
+    back = driver.loads(driver.dumps(Probe("linear", "norm", np.eye(2), np.zeros(2))))
+    assert (back.kind, back.name) == ("linear", "norm")
+    assert np.array_equal(back.arrays[0], np.eye(2))
+    with pytest.raises(ValueError, match="A probe is one of identity, linear, logits, not 'evil'"):
+        Probe("evil", "x")
+
+
+class Bomb:
+    """Unpickled, it would leave a trace."""
+
+    exploded = False
+
+    def __reduce__(self):
+        return setattr, (Bomb, "exploded", True)
+
+
+def npy(array: np.ndarray, **kwargs) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, **kwargs)
+    return buffer.getvalue()
+
+
+def zipped(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("a.npy", content)
+    return buffer.getvalue()
+
+
+PLAIN = npy(np.zeros(3))
+HOSTILE = {
+    "object array": npy(np.array([Bomb()]), allow_pickle=True),
+    "pickle": pickle.dumps(Bomb()),
+    "archive": zipped(PLAIN),
+    "text array": npy(np.array(["a"])),
+    "structured": npy(np.zeros(2, dtype=[("a", "f4")])),
+    "nothing": b"",
+    "half a header": PLAIN[:20],
+    "too short": PLAIN[:-1],
+    "too long": PLAIN + b"\0",
+    "too large a shape": PLAIN.replace(b"(3,)", b"(3000000000000,)"),
+    "negative shape": PLAIN.replace(b"(3,), ", b"(-3,),"),
+    "code for a shape": PLAIN.replace(b"(3,), ", b"exit()"),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_arrays_are_refused(content):
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever NumPy says of it
+        driver.decode({"array": base64.b64encode(content).decode()})
+    assert not Bomb.exploded
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"pickle": "x"},
+        {"array": 5},
+        {"array": "no base64!"},
+        {"array": None},
+        {"list": 5},
+        {"dict": 5},
+        {"dict": [5]},
+        {"dict": [[1, 2, 3]]},
+        {"list": [], "dict": []},
+        {"probe": ["evil", "x", []]},
+        {"probe": []},
+        [1, 2],
+        object(),
+        {"list": [{"list": [{"opaque": "a", "x": 1}]}]},
+    ],
+)
+def test_anything_else_is_refused(value):
+    with pytest.raises(ValueError):  # noqa: PT011
+        driver.decode(value)
+
+
+def test_texts_that_are_nothing_are_refused():
+    deep = base64.b64encode(b'{"list":[' * 20000 + b"1" + b"]}" * 20000).decode()
+    for text in ("", "hello", "####", base64.b64encode(b"{").decode(), base64.b64encode(b"\xff").decode(), deep):
+        with pytest.raises(ValueError):  # noqa: PT011
+            driver.loads(text)
+
+
+# --------------------------------------------------------------------------------------------------------- the run
+
+
+def run(namespace, piece, *inputs, want="output", **request):
+    """The decoded wanted value of one request, or the error as a dictionary, by way of text in both directions."""
+    wants = [want] if isinstance(want, str) else list(want)
+    whole = {
+        "piece": piece,
+        "inputs": list(inputs),
+        "kwargs": {},
+        "init": None,
+        "state": None,
+        "mode": "eval",
+        "seed": 0,
+        "want": wants,
+    } | request
+    response = driver.loads(driver.answer(namespace, driver.dumps(whole)))
+    if "error" in response:
+        return response["error"]
+    wanted = response["wanted"]
+    assert set(wanted) == set(wants)
+    return wanted[want] if isinstance(want, str) else [wanted[name] for name in wants]
+
+
+class Affine(nn.Module):
+    def __init__(self, d_in, d_out, dropout=0.0):
+        super().__init__()
+        self.first = nn.Linear(d_in, d_out)
+        self.frozen = nn.Parameter(torch.zeros(2), requires_grad=False)
+        self.register_buffer("offset", torch.ones(d_out))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, scale=1.0):
+        return self.dropout(self.first(x) * scale + self.offset)
+
+
+def test_functions_in_any_kind_of_namespace(rng):
+    x = rng.normal(size=(2, 3))
+    spaces = {"softmax": F.softmax}, types.SimpleNamespace(softmax=F.softmax), F, pieces.load("builtin")
+    for space in spaces:
+        assert np.allclose(run(space, "softmax", x, kwargs={"dim": 0}).sum(0), 1)
+
+
+def test_module_with_state_and_keywords(rng):
+    x, weight, bias = rng.normal(size=(4, 3)), rng.normal(size=(2, 3)), rng.normal(size=2)
+    state = {"first.weight": weight, "first.bias": bias, "offset": np.full(2, 5.0)}
+    output, names, shapes, after = run(
+        {"Affine": Affine},
+        "Affine",
+        x,
+        init=[3, 2],
+        state=state,
+        kwargs={"scale": 2.0},
+        want=("output", "state_names", "parameter_shapes", "inputs"),
+    )
+    assert output.dtype == np.float64
+    assert np.allclose(output, (x @ weight.T + bias) * 2 + 5)
+    assert names == ["first.bias", "first.weight", "frozen", "offset"]
+    assert shapes == {"first.weight": [2, 3], "first.bias": [2]}
+    assert np.array_equal(after[0], x)
+
+
+def test_the_module_takes_the_dtype_of_its_inputs(rng):
+    x = rng.normal(size=(4, 3)).astype(np.float32)
+    assert run({"A": Affine}, "A", x, init=[3, 2]).dtype == np.float32
+
+
+def test_initial_state_is_that_before_the_given_one():
+    state = {"first.weight": np.zeros((2, 3))}
+    initial = run({"A": Affine}, "A", init=[3, 2], state=state, want="initial_state")
+    assert set(initial) == {"first.bias", "first.weight", "frozen", "offset"}
+    assert initial["first.weight"].any()
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"w_q.weight": np.zeros((2, 3))}, "Affine has no w_q.weight"),
+        ({"first.gain": np.zeros(2)}, "Affine has no first.gain"),
+        ({"dropout": np.zeros(2)}, "Affine.dropout is no parameter"),
+        ({"first.weight": np.zeros((3, 2))}, "Affine.first.weight has shape (2, 3), expected (3, 2)"),
+    ],
+)
+def test_state_that_does_not_fit_is_named(state, message):
+    assert run({"A": Affine}, "A", np.zeros((1, 3)), init=[3, 2], state=state)["message"] == message
+
+
+def test_gradients_are_those_of_autograd(rng):
+    q, k, v = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4)), rng.normal(size=(2, 5, 6))
+    mask = rng.random((3, 5)) < 0.7
+    mask[:, 0] = True
+    space = {"attend": lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask)}
+    got = run(space, "attend", q, k, v, mask, want="input_grads")
+    tensors = [torch.tensor(array, requires_grad=True) for array in (q, k, v)]
+    output = F.scaled_dot_product_attention(*tensors, torch.tensor(mask))
+    weights = torch.cos(torch.arange(1, 1 + output.numel(), dtype=torch.float64)).view(output.shape)
+    assert np.array_equal(driver.cotangent(tuple(output.shape)), weights.numpy())
+    want = torch.autograd.grad((output * weights).sum(), tensors)
+    assert all(np.allclose(a, b) for a, b in zip(got[:3], want, strict=True))
+    assert got[3] is None, "a boolean mask has no gradient"
+
+
+def test_gradients_of_a_pair_are_those_of_its_first(rng):
+    x = rng.normal(size=3)
+    both = run({"f": lambda x: (2 * x, 100 * x)}, "f", x, want="input_grads")
+    assert np.allclose(both[0], 2 * driver.cotangent((3,)))
+
+
+def test_parameter_gradients(rng):
+    x = rng.normal(size=(4, 3))
+    grads = run({"A": Affine}, "A", x, init=[3, 2], want="parameter_grads")
+    assert np.allclose(grads["first.weight"], driver.cotangent((4, 2)).T @ x)
+    assert np.allclose(grads["first.bias"], driver.cotangent((4, 2)).sum(0))
+    assert grads["frozen"] is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [lambda x: (2 * x).detach(), torch.no_grad()(lambda x: 2 * x), lambda x: torch.tensor(x.tolist()), lambda x: None],
+)
+def test_no_gradient_where_none_arrives(piece):
+    assert run({"f": piece}, "f", np.ones(3), want="input_grads") == [None]
+
+
+def test_each_input_is_a_tensor_of_its_own(rng):
+    x = rng.normal(size=3)
+    copy = x.copy()
+    after = run({"f": lambda a, b: a.zero_() + b}, "f", x, x, want=("output", "inputs"))
+    assert np.array_equal(after[0], copy)
+    assert np.array_equal(after[1][0], np.zeros(3))
+    assert np.array_equal(after[1][1], copy)
+    assert np.array_equal(x, copy)
+
+
+def test_dropout_is_repeatable_by_seed_and_off_in_eval(rng):
+    x = np.ones((20, 3))
+
+    def thinned(**request):
+        return run({"A": Affine}, "A", x, init=[3, 50, 0.5], **request)
+
+    first, again, other, whole = thinned(mode="train"), thinned(mode="train"), thinned(mode="train", seed=1), thinned()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert 0.4 < (first == 0).mean() < 0.6
+    assert whole.all()
+
+
+def test_all_three_generators_are_seeded():
+    import random
+
+    space = {"f": lambda: [torch.rand(2), float(np.random.rand()), random.random()]}  # noqa: NPY002
+    one, two, three = run(space, "f"), run(space, "f"), run(space, "f", seed=5)
+    assert all(map(same, one, two))
+    assert not any(map(same, one, three))
+
+
+def test_results_that_are_no_tensors():
+    assert isinstance(run({"f": object}, "f"), Opaque)
+    assert run({"f": lambda: None}, "f") is None
+    assert run({"f": lambda: (1, "a", 2.5, True)}, "f") == [1, "a", 2.5, True]
+    array = run({"f": lambda: {"a": [np.zeros(2)]}}, "f")["a"][0]
+    assert isinstance(array, Opaque), "a piece is asked for tensors, and an array is none"
+    assert array.type_name == "numpy.ndarray"
+
+
+# ---------------------------------------------------------------------------------------------------------- probes
+
+
+class Residual(nn.Module):
+    """x + sublayer(norm(x)) or norm(x + sublayer(x)); neither part belongs to it."""
+
+    def __init__(self, norm_first=False):
+        super().__init__()
+        self.norm_first = norm_first
+
+    def forward(self, x, sublayer, norm):
+        return x + sublayer(norm(x)) if self.norm_first else norm(x + sublayer(x))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_residual_wrapper_around_two_probes(rng, norm_first):
+    x = rng.normal(size=(2, 3, 4))
+    a, b, c, d = rng.normal(size=(4, 4)), rng.normal(size=4), rng.normal(size=(4, 4)), rng.normal(size=4)
+    output, calls, grads, after = run(
+        {"Residual": Residual},
+        "Residual",
+        x,
+        Probe("linear", "sublayer", a, b),
+        Probe("linear", "norm", c, d),
+        init=[norm_first],
+        want=("output", "calls", "input_grads", "inputs"),
+    )
+    if norm_first:
+        assert np.allclose(output, x + (x @ c.T + d) @ a.T + b)
+        seen = {"sublayer": x @ c.T + d, "norm": x}
+    else:
+        assert np.allclose(output, (x + x @ a.T + b) @ c.T + d)
+        seen = {"sublayer": x, "norm": x + x @ a.T + b}
+    assert set(calls) == {"sublayer", "norm"}
+    for name, value in seen.items():
+        assert len(calls[name]) == 1, "called once"
+        assert np.allclose(calls[name][0][0], value)
+    through = np.eye(4) + a @ c if norm_first else c @ (np.eye(4) + a)
+    assert np.allclose(grads[0], driver.cotangent(x.shape) @ through)
+    assert grads[1:] == [None, None]
+    assert len(after) == 1, "probes are no inputs to look at afterwards"
+
+
+def test_probes_leave_no_trace_in_the_modules_state(rng):
+    class Layer(nn.Module):
+        def __init__(self, part):
+            super().__init__()
+            self.part = part
+
+        def forward(self, x):
+            return self.part(x)
+
+    x = rng.normal(size=(2, 3)).astype(np.float32)
+    probe = Probe("linear", "part", rng.normal(size=(5, 3)), np.zeros(5))
+    output, names, shapes = run({"L": Layer}, "L", x, init=[probe], want=("output", "state_names", "parameter_shapes"))
+    assert (output.shape, output.dtype, names, shapes) == ((2, 5), np.float32, [], {})
+
+
+def test_one_name_is_one_object_and_two_names_are_two(rng):
+    space = {"f": lambda x, a, b: (a is b, b(a(x)), a(x, "more", key=x))}
+    one, two = Probe("identity", "one"), Probe("identity", "two")
+    (alike, _, _), calls = run(space, "f", np.ones(2), one, Probe("identity", "one"), want=("output", "calls"))
+    assert alike
+    assert [len(call) for call in calls["one"]] == [1, 1, 3]
+    assert calls["one"][2][1] == "more"
+    (alike, _, _), calls = run(space, "f", np.ones(2), one, two, want=("output", "calls"))
+    assert not alike
+    assert [len(calls["one"]), len(calls["two"])] == [2, 1]
+    error = run(space, "f", np.ones(2), one, Probe("linear", "one", np.eye(2), np.zeros(2)))
+    assert error["message"] == "two probes of different kinds are both called one"
+
+
+def test_probes_inside_lists_and_as_keywords():
+    space = {"f": lambda layers, last: last(sum(layer(torch.ones(1)) for layer in layers))}
+    layers = [Probe("identity", "a"), Probe("identity", "b"), Probe("identity", "a")]
+    output, calls = run(space, "f", layers, kwargs={"last": Probe("identity", "c")}, want=("output", "calls"))
+    assert output.tolist() == [3.0]
+    assert {name: len(made) for name, made in calls.items()} == {"a": 2, "b": 1, "c": 1}
+
+
+def test_calls_keep_what_was_passed_at_that_time():
+    def f(x, probe):
+        probe(x)
+        x += 1
+        probe(x)
+        return x
+
+    calls = run({"f": f}, "f", np.zeros(2), Probe("identity", "p"), want="calls")
+    assert [call[0].tolist() for call in calls["p"]] == [[0, 0], [1, 1]]
+
+
+def test_logits_probe_is_a_step_function(rng):
+    table = rng.normal(size=(2, 6, 5)).astype(np.float32)
+    space = {"f": lambda step, ids: step(ids)}
+    output = run(space, "f", Probe("logits", "step", table), np.zeros((2, 4), dtype=np.int64))
+    assert np.array_equal(output, table[:, :4])
+
+
+def test_a_probe_called_without_input_says_so():
+    error = run({"f": lambda probe: probe()}, "f", Probe("identity", "p"))
+    assert (error["type"], error["message"]) == ("TypeError", "a sub-layer was called without its input")
+
+
+# ---------------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_exception_is_described_by_type_message_and_place(tmp_path):
+    loaded = pieces.load(
+        write(
+            tmp_path / "a.ipynb",
+            code("def inner(x):\n    return x @ x  # shapes"),
+            answer("def outer(x):\n    return inner(x)", "outer"),
+        )
+    )
+    error = run(loaded, "outer", np.ones((2, 3)))
+    assert error["type"] == "RuntimeError"
+    assert "shapes" in error["message"] or "mat" in error["message"]
+    assert "\n" not in error["message"]
+    assert error["where"] == "a.ipynb, cell 1, line 2: return x @ x  # shapes"
+
+
+def test_the_place_is_the_learners_own_line_and_not_the_librarys(tmp_path):
+    """Also where the course, or the learner's own folder, is called like one of our packages."""
+    path = tmp_path / "autograder" / "transformer_lab" / "answers.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("import torch\n\n\ndef f(x):\n    return torch.nn.functional.softmax(x, dim=7)  # here\n")
+    error = run(pieces.load(path), "f", np.ones(2))
+    assert error["type"] == "IndexError"
+    assert error["where"] == "line 5 of f: return torch.nn.functional.softmax(x, dim=7)  # here"
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise ValueError("no message for you")
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "type_name", "message"),
+    [
+        (ValueError("one\ntwo"), "ValueError", "one"),
+        (NotImplementedError(), "NotImplementedError", ""),
+        (SystemExit(3), "SystemExit", "3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt", ""),
+        (RecursionError("deep"), "RecursionError", "deep"),
+        (Rude(), "Rude", ""),
+    ],
+)
+def test_whatever_a_piece_raises_is_answered(error, type_name, message):
+    got = run({"f": lambda: _raise(error)}, "f")
+    assert (got["type"], got["message"]) == (type_name, message)
+
+
+def test_a_result_that_cannot_be_written_down_is_an_error():
+    loop: list = []
+    loop.append(loop)
+    assert run({"f": lambda: loop}, "f")["type"] == "RecursionError"
+
+
+@pytest.mark.parametrize("space", [{}, types.SimpleNamespace(), types.ModuleType("empty")])
+def test_a_missing_piece(space):
+    assert run(space, "softmax") == {"type": "NameError", "message": "softmax is not defined", "where": ""}
+
+
+def test_a_missing_piece_of_a_notebook_with_a_failing_cell(tmp_path):
+    loaded = pieces.load(write(tmp_path / "a.ipynb", code("fine = 1"), answer("def softmax(:", "softmax")))
+    error = run(loaded, "softmax")
+    assert error["type"] == "NameError"
+    assert "a cell failed: a.ipynb, cell 2 (softmax), line 1: SyntaxError" in error["message"]
+
+
+def test_a_piece_that_is_no_function():
+    assert run({"softmax": 5}, "softmax")["message"] == "softmax is a int, not something that can be called"
+
+
+def test_a_class_that_is_no_module():
+    error = run({"P": types.SimpleNamespace}, "P", init=[])
+    assert error["type"] == "TypeError"
+    assert error["message"] == "P makes a SimpleNamespace, expected a torch.nn.Module"
+
+
+def test_a_function_has_no_parameters_to_look_at():
+    error = run({"f": lambda: 1}, "f", want="state_names")
+    assert error["message"] == "only a module, constructed with init, has state_names"
+
+
+def test_what_may_be_wanted_is_documented():
+    assert set(driver.WANTS) >= driver.MODULE_WANTS
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
