@@ -12,6 +12,7 @@ import functools
 import re
 import secrets
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,9 @@ MAX_TEXT, MAX_LINES, MAX_CODE, MAX_HTML, MAX_IMAGE = 8_000, 120, 60_000, 40_000,
 #: A cell shows this many outputs, and this many bytes of pictures.
 MAX_OUTPUTS, MAX_CELL_BYTES = 40, 4_000_000
 
+#: HTML nested deeper than this is shown as text.
+MAX_DEPTH = 100
+
 #: A browser that opens one of our pages runs no script and asks no other host for anything, whatever the page holds.
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -47,6 +51,8 @@ TAGS = _words(
     var
     """
 )
+#: Elements that end by themselves.
+NO_END_TAG = _words("br col colgroup dd dt hr img input li link meta p source tbody td tfoot th thead tr wbr")
 PLAIN_ATTRIBUTES = {
     ("ol", "start"),
     ("details", "open"),
@@ -216,9 +222,26 @@ def _join_letters(row: ElementTree.Element) -> None:
 
 
 def clean(html: str, classes: bool = False) -> str:
-    """``html`` with nothing left in it that a browser would run, load or send. ``classes`` keeps those of code's colours."""
+    """``html`` with nothing left in it that a browser would run, load or send. ``classes`` keeps those of code's colours.
+
+    What is nested deeper than any page needs, which takes parsers long, becomes text.
+    """
     html = _HIDDEN_ELEMENTS.sub("", _CONTROLS.sub("", html))
-    return _cleaner(classes).clean(html)
+    return str(escape(html)) if _depth(html) > MAX_DEPTH else _cleaner(classes).clean(html)
+
+
+def _depth(html: str) -> int:
+    """How many elements are open at once at most, those that need no end tag left out."""
+    open_now: Counter[str] = Counter()
+    deepest = 0
+    for end, name in re.findall(r"<(/?)([a-zA-Z][^\s/>]*)", html):
+        name = name.lower()
+        if end:
+            open_now[name] = max(0, open_now[name] - 1)
+        elif name not in NO_END_TAG:
+            open_now[name] += 1
+            deepest = max(deepest, open_now.total())
+    return deepest
 
 
 @functools.cache
