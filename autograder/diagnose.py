@@ -1,19 +1,21 @@
 """A check failed: which known mistake gives the learner's numbers?
 
-Each known wrong implementation of the piece is run on the very requests that the check made. It is named only if it gives
-what the learner's piece gave, in every exchange of the failed check.
+Each known wrong implementation of the piece goes through the same checks with the same inputs. It is named only if it fails
+the check too, and if wherever it fails a check, it answers every request of that check as the learner's piece did.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from autograder import registry
-from autograder.compare import TOLERANCE, equal
+from autograder.compare import TOLERANCE, CheckFailed, equal
 from autograder.student import Exchange, LocalStudent, StudentError
 
-#: Much tighter than a check's tolerance, so that what matches a wrong implementation is itself wrong.
-MATCHING_TOLERANCE = TOLERANCE / 10
+#: As wide as rounding gets between two ways to write the same mistake, in the checks with scores in the hundreds.
+MATCHING_TOLERANCE = 20 * TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -24,42 +26,83 @@ class Diagnosis:
     hint: str
 
 
-def explain(piece: str, transcripts: list[list[Exchange]], failed: list[bool]) -> list[Diagnosis | None]:
+@dataclass(frozen=True)
+class Attempt:
+    """One check of a learner's piece: how to run it again with the same inputs, what was exchanged, how it ended."""
+
+    rerun: Callable[[Any], None]
+    exchanges: list[Exchange]
+    failed: bool
+
+
+def explain(piece: str, attempts: list[Attempt]) -> list[Diagnosis | None]:
     """For each check of a piece, the known mistake that explains its failure, or None.
 
-    Parameters
-    ----------
-    piece
-        The piece that all the checks test.
-    transcripts
-        The exchanges of each check.
-    failed
-        Whether each check failed.
-
-    Returns
-    -------
-    list[Diagnosis | None]
-        Where several known mistakes explain a check, the one that explains most of the piece's other checks.
+    A known mistake must not show in a check in which the learner's numbers are not its own: a learner who passes a check
+    that the mistake fails has not made it. Of several that fit, the one that explains most checks is named.
     """
-    if not any(failed):
-        return [None] * len(failed)
-    replays: list[tuple[registry.Misconception, list[bool]]] = []
-    for known in registry.misconceptions(piece):
-        student = LocalStudent({piece: known.implementation})
-        matches = [bool(exchanges) and all(_same(student, e) for e in exchanges) for exchanges in transcripts]
-        replays.append((known, matches))
-    found: list[Diagnosis | None] = []
-    for index, wrong in enumerate(failed):
-        candidates = [(sum(matches), known) for known, matches in replays if wrong and matches[index]]
-        best = max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
-        found.append(Diagnosis(best.id, best.hint) if best else None)
+    found: list[Diagnosis | None] = [None] * len(attempts)
+    if not any(attempt.failed for attempt in attempts):
+        return found
+    fitting = [(known, _explained(known, attempts)) for known in registry.misconceptions(piece)]
+    fitting.sort(key=lambda pair: -len(pair[1]))
+    for index in range(len(attempts)):
+        known = next((known for known, explained in fitting if index in explained), None)
+        if known is not None:
+            found[index] = Diagnosis(known.id, known.hint)
     return found
 
 
-def _same(student: LocalStudent, exchange: Exchange) -> bool:
+def _explained(known: registry.Misconception, attempts: list[Attempt]) -> set[int]:
+    """The checks that the known mistake fails with the learner's numbers; none if it fails one with other numbers."""
+    explained = set()
+    # Failed checks first: most known mistakes are ruled out by the first of them.
+    for index in sorted(range(len(attempts)), key=lambda i: not attempts[i].failed):
+        attempt = attempts[index]
+        candidate = _Candidate({known.piece: known.implementation}, attempt.exchanges)
+        try:
+            attempt.rerun(candidate)
+        except _Differs:
+            if not _holds(known, attempt):
+                return set()
+        except (CheckFailed, StudentError):
+            if not attempt.failed or candidate.rest:
+                return set()
+            explained.add(index)
+        except Exception:  # a check that cannot compare what came back, as it could not for the learner
+            return set()
+    return explained
+
+
+def _holds(known: registry.Misconception, attempt: Attempt) -> bool:
+    """Whether the check holds for the known mistake."""
     try:
-        wanted = student.send(exchange.request)
-    except StudentError as error:
-        other = exchange.error
-        return other is not None and (error.type_name, error.message) == (other.type_name, other.message)
-    return exchange.wanted is not None and equal(wanted, exchange.wanted, MATCHING_TOLERANCE)
+        attempt.rerun(LocalStudent({known.piece: known.implementation}))
+    except Exception:
+        return False
+    return True
+
+
+class _Differs(Exception):
+    """The known mistake answers a request in another way than the learner's piece."""
+
+
+class _Candidate(LocalStudent):
+    """A known mistake whose every answer is held against the learner's."""
+
+    def __init__(self, namespace: Any, exchanges: list[Exchange]):
+        super().__init__(namespace)
+        self.rest = list(exchanges)
+
+    def send(self, request: dict) -> dict:
+        theirs = self.rest.pop(0) if self.rest else None
+        try:
+            wanted = super().send(request)
+        except StudentError as error:
+            same = theirs is not None and theirs.error is not None
+            if not same or (error.type_name, error.message) != (theirs.error.type_name, theirs.error.message):
+                raise _Differs from None
+            raise
+        if theirs is None or theirs.wanted is None or not equal(wanted, theirs.wanted, MATCHING_TOLERANCE):
+            raise _Differs
+        return wanted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import hmac
 import time
@@ -9,11 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from autograder import diagnose, registry
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
-from autograder.student import Exchange, StudentError, as_student
+from autograder.student import StudentError, as_student
 
 #: After one of these, the remaining checks of a piece fail without being run.
 STOPPED = ("Timeout", "TimeoutError", "Hung", "KernelDied")
@@ -72,8 +75,9 @@ def run_checks(
     student = as_student(student)
     selected = registry.checks(chapter=chapter, piece=piece)
     results: list[CheckResult] = []
-    for name in dict.fromkeys(check.piece for check in selected):
-        results.extend(_run_piece(student, [check for check in selected if check.piece == name], seed))
+    with _one_thread():
+        for name in dict.fromkeys(check.piece for check in selected):
+            results.extend(_run_piece(student, [check for check in selected if check.piece == name], seed))
     return results
 
 
@@ -84,15 +88,27 @@ def random_for(seed: int | bytes, check: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest, "big"))
 
 
+@contextlib.contextmanager
+def _one_thread():
+    """Torch on one thread: the same sums everywhere, and no waiting for each other where many notebooks are graded."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _run_piece(student, checks: list[registry.Check], seed: int | bytes) -> list[CheckResult]:
-    failures: list[tuple[str, float]] = []
-    transcripts: list[list[Exchange]] = []
+    attempts: list[diagnose.Attempt] = []
+    outcomes: list[tuple[str, float]] = []
     stopped = ""
     for check in checks:
+        rerun = functools.partial(_run_check, check, seed)
         began, start, message = time.perf_counter(), len(student.transcript), stopped
         if not stopped:
             try:
-                check.function(student, random_for(seed, f"{check.chapter}/{check.piece}/{check.name}"))
+                rerun(student)
             except CheckFailed as failure:
                 message = str(failure)
             except StudentError as error:
@@ -102,11 +118,10 @@ def _run_piece(student, checks: list[registry.Check], seed: int | bytes) -> list
             except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
-        transcripts.append(student.transcript[start:])
-        failures.append((message, time.perf_counter() - began))
+        attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
+        outcomes.append((message, time.perf_counter() - began))
     del student.transcript[:]
-    failed = [bool(message) for message, _ in failures]
-    diagnoses = diagnose.explain(checks[0].piece, transcripts, failed)
+    diagnoses = [None] * len(checks) if stopped else diagnose.explain(checks[0].piece, attempts)
     return [
         CheckResult(
             check.name,
@@ -118,8 +133,12 @@ def _run_piece(student, checks: list[registry.Check], seed: int | bytes) -> list
             diagnosis,
             seconds=seconds,
         )
-        for check, (message, seconds), diagnosis in zip(checks, failures, diagnoses, strict=True)
+        for check, (message, seconds), diagnosis in zip(checks, outcomes, diagnoses, strict=True)
     ]
+
+
+def _run_check(check: registry.Check, seed: int | bytes, student) -> None:
+    check.function(student, random_for(seed, f"{check.chapter}/{check.piece}/{check.name}"))
 
 
 def _error_message(piece: str, error: StudentError) -> str:

@@ -163,8 +163,9 @@ def counts_positions_along_the_sequence(student, rng):
     vocab, d_model, max_len, table, _ = _embedding(rng)
     for shape in ((max_len + 3, 5), (1, max_len), (2, 1)):
         ids = rng.integers(0, vocab, size=shape)
-        got = student.run("TransformerEmbedding", ids, init=(vocab, d_model, max_len), state={TABLE: table})
-        expect(got, _sum(table, ids), f"the embedding of ids {shape}")
+        call = {"init": (vocab, d_model, max_len), "state": {TABLE: table}, "want": ("output", "again")}
+        for got, time in zip(student.run("TransformerEmbedding", ids, **call), ("", " in a second call"), strict=True):
+            expect(got, _sum(table, ids), f"the embedding of ids {shape}{time}")
 
 
 @check("TransformerEmbedding", points=1)
@@ -198,9 +199,10 @@ def keeps_the_table_of_positions_out_of_the_weights(student, rng):
         "TransformerEmbedding", init=(vocab, d_model, max_len), want=("state_names", "parameter_shapes")
     )
     require(TABLE in names, f"The state_dict has no {TABLE}; it has {', '.join(names) or 'nothing'}.")
-    require(names == [TABLE], f"The state_dict also holds {', '.join(n for n in names if n != TABLE)}.")
-    learnt = ", ".join(n for n in shapes if n != TABLE)
-    require(shapes == {TABLE: [vocab, d_model]}, f"Trainable parameters besides the token table: {learnt or 'none'}.")
+    learnt, saved = (", ".join(n for n in found if n != TABLE) for found in (shapes, names))
+    require(not learnt, f"Training would change {learnt}: positions are fixed, so keep their table in a buffer.")
+    require(not saved, f"The state_dict also holds {saved}: register the buffer with persistent=False.")
+    require(shapes == {TABLE: [vocab, d_model]}, f"The trainable parameters are {shapes}, expected {TABLE} alone.")
 
 
 @check("TransformerEmbedding", points=1)

@@ -66,7 +66,7 @@ def unpaired_columns(seq_len, d_model):
 
 @misconception(
     PE,
-    "unpaired-columns-slow",
+    "unpaired-columns",
     "Every column has a frequency of its own, 10000^(−j/d_model): a sine and the cosine beside it must share that of the sine.",
 )
 def unpaired_columns_slow(seq_len, d_model):
@@ -83,7 +83,7 @@ def wrong_base(seq_len, d_model):
 @misconception(
     PE,
     "halves-not-interleaved",
-    "All sines stand in the left half and all cosines in the right: they should alternate, sine in column 2i and cosine in 2i+1.",
+    "All sines stand in the left half and all cosines in the right: they alternate, sine in column 2i and cosine in 2i+1.",
 )
 def halves_not_interleaved(seq_len, d_model):
     angles = _angles(seq_len, _even(d_model) / d_model)
@@ -220,7 +220,7 @@ def _rotations(offset, d_model, sign_upper=1.0, exponents=None):
 @misconception(
     SHIFT,
     "rotates-backwards",
-    "The matrix moves the other way: sine stands first in each pair, so the minus sign belongs in the lower left of each block.",
+    "It moves the other way: sine comes first in each pair, so the minus sign belongs in the lower left of each block.",
 )
 def rotates_backwards(offset, d_model):
     return _rotations(offset, d_model, sign_upper=-1.0)
@@ -277,7 +277,7 @@ def both_sines_positive(offset, d_model):
 @misconception(
     SHIFT,
     "shift-halves-not-interleaved",
-    "The matrix fits a table with all sines left and all cosines right: here sine and cosine alternate, so the blocks are 2 × 2.",
+    "The matrix fits a table with all sines left and all cosines right: here they alternate, so the blocks are 2 × 2.",
 )
 def shift_halves_not_interleaved(offset, d_model):
     order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])

@@ -243,6 +243,39 @@ def weights_set_to_minus_infinity(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@misconception(
+    ATTENTION,
+    "mask-after-softmax",
+    "The mask is applied after the softmax, and what is left renormalised: right in theory, but set the scores to −∞ before, "
+    "or large scores leave nothing to renormalise.",
+)
+def mask_renormalised(q, k, v, mask=None):
+    weights = _scores(q, k).softmax(-1)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / weights.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+@misconception(
+    ATTENTION,
+    "mask-for-the-weights-only",
+    "The output is that of unmasked weights: multiply the values with the weights after masking.",
+)
+def mask_for_the_weights_only(q, k, v, mask=None):
+    return _finish(_scores(q, k), v)[0], _blocked(_scores(q, k), mask).softmax(-1)
+
+
+@misconception(
+    ATTENTION,
+    "infinity-times-zero",
+    "A product of 0 and −∞ is NaN: choose between score and −∞ with masked_fill or torch.where instead of multiplying.",
+)
+def infinity_times_zero(q, k, v, mask=None):
+    scores = _scores(q, k)
+    return _finish(scores if mask is None else scores + (~mask).to(scores.dtype) * float("-inf"), v)
+
+
 @misconception(ATTENTION, "mask-ignored", "The mask has no effect: masked_fill returns a new tensor, keep its result.")
 def mask_ignored(q, k, v, mask=None):
     return _finish(_scores(q, k), v)
@@ -376,6 +409,25 @@ def keys_times_queries(q, k, v, mask=None):
 
 @misconception(
     ATTENTION,
+    "reshape-for-transpose",
+    "k is reshaped to (…, K, L_k) instead of transposed: a reshape keeps the order of the numbers and mixes positions.",
+)
+def reshape_for_transpose(q, k, v, mask=None):
+    turned = k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))
+    return _finish(_blocked(q @ turned * q.size(-1) ** -0.5, mask), v)
+
+
+@misconception(
+    ATTENTION,
+    "always-causal",
+    "Without a mask the future is blocked all the same: with mask=None every query may attend to every key.",
+)
+def output_always_causal(q, k, v, mask=None):
+    return always_causal(q, k, v, mask)[0], _finish(_blocked(_scores(q, k), mask), v)[1]
+
+
+@misconception(
+    ATTENTION,
     "always-causal",
     "Without a mask the future is blocked all the same: with mask=None every query may attend to every key.",
 )
@@ -383,6 +435,24 @@ def always_causal(q, k, v, mask=None):
     if mask is None:
         mask = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
     return _finish(_blocked(_scores(q, k), mask), v)
+
+
+@misconception(
+    ATTENTION,
+    "gradient-cut",
+    "No gradient reaches k: something detaches it (detach, .data, no_grad or NumPy).",
+)
+def keys_cut(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q, k.detach()), mask), v)
+
+
+@misconception(
+    ATTENTION,
+    "gradient-cut",
+    "No gradient comes back at all: something detaches the result (detach, .data, no_grad or NumPy).",
+)
+def everything_cut(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q.detach(), k.detach()), mask), v.detach())
 
 
 @misconception(
@@ -478,6 +548,42 @@ class ValuesFromTheKeyProjection(_SelfAttention):
 class QueriesAndKeysSwapped(_SelfAttention):
     def project(self, x):
         return self.w_k(x), self.w_q(x), self.w_v(x)
+
+
+@misconception(
+    "SelfAttention",
+    "always-causal",
+    "Without a mask the future is blocked all the same: with mask=None every position may attend to every other.",
+)
+class AlwaysCausal(_SelfAttention):
+    def attend(self, q, k, v, mask):
+        return always_causal(q, k, v, mask)[0]
+
+
+@misconception(
+    "SelfAttention",
+    "sentences-mixed",
+    "Attention runs over the batch axis and mixes sentences: positions are axis 1 of (B, L, D).",
+)
+class SentencesMixed(_SelfAttention):
+    def attend(self, q, k, v, mask):
+        return _finish(_scores(*(t.transpose(0, 1) for t in (q, k))), v.transpose(0, 1))[0].transpose(0, 1)
+
+
+@misconception(
+    "SelfAttention", "mask-after-softmax", "The mask is applied after the softmax: set blocked scores to −∞ before it."
+)
+class MaskAfterSoftmax(_SelfAttention):
+    def attend(self, q, k, v, mask):
+        return mask_after_softmax(q, k, v, mask)[0]
+
+
+@misconception(
+    "SelfAttention", "input-detached", "No gradient reaches x: something detaches it before the projections."
+)
+class InputDetached(_SelfAttention):
+    def project(self, x):
+        return super().project(x.detach())
 
 
 @misconception("SelfAttention", "pair-returned", "Both results of attention come back: return the output alone.")
