@@ -39,10 +39,13 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.client import KernelClient
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning import LocalProvisioner
+from jupyter_client.session import Session
 from jupyter_core.utils import run_sync
 from traitlets import Bool, Instance
 
@@ -148,18 +151,22 @@ class Kernel:
 
     def _start(self, startup_seconds: float) -> None:
         self.manager.start_kernel()
-        self.client = BlockingKernelClient(**self.manager.get_connection_info(session=True), parent=self.manager)
+        self.client = self.manager.client(kind=BlockingKernelClient)
         self.client.allow_stdin = False  # input() raises in the cell at once instead of waiting for nobody
         self.client.start_channels(stdin=False, hb=False)
         deadline = time.monotonic() + startup_seconds
         while not self._answers(deadline):
             if not self.is_alive():
-                raise SandboxError(f"The kernel died while it started. It said: {self.manager.kernel_stderr()}")
+                raise SandboxError(f"The kernel died while it started. {self._last_words()}")
             if time.monotonic() > deadline:
                 raise SandboxError(
                     f"The kernel gave no answer in {startup_seconds:g} seconds: the machine is too busy or too slow, "
-                    f"so give it more time or fewer kernels at once. It said: {self.manager.kernel_stderr()}"
+                    f"so give it more time or fewer kernels at once. {self._last_words()}"
                 )
+
+    def _last_words(self) -> str:
+        lines = self.manager.kernel_stderr().splitlines()
+        return f"Its last words: {lines[-1]}" if lines else "It said nothing."
 
     def _answers(self, deadline: float) -> bool:
         """Whether a request is answered on both channels: the first output must not be lost to a late subscription."""
@@ -181,8 +188,13 @@ class Kernel:
         return self.manager.is_alive()
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in the running cell. Code that ignores the signal or never returns to Python goes on."""
-        self.manager.interrupt_kernel()
+        """Raise KeyboardInterrupt in the running cell, if the kernel is alive.
+
+        It comes as a request that the kernel may ignore, and code that never returns to Python goes on: then
+        :meth:`kill`.
+        """
+        if self.is_alive():
+            self.manager.interrupt_kernel()
 
     def kill(self) -> None:
         """End the kernel now, with every process that it started. Nothing in the kernel can prevent it."""
@@ -194,10 +206,8 @@ class Kernel:
             if self.manager.has_kernel:
                 self.kill()
         finally:
-            if self.client is not None:
-                self.client.stop_channels()
-                self.client = None
             self.manager.cleanup_resources()
+            self.client = None
 
     def __enter__(self) -> Kernel:
         return self
@@ -299,6 +309,7 @@ class BubblewrapProvisioner(DirectProvisioner):
         kwargs["cmd"] = [_bwrap(), "--args", str(args), "--info-fd", str(info), "--", *kwargs["cmd"]]
         # bwrap's first process inside keeps the environment that bwrap was started with, readable in /proc.
         kwargs["env"] = {"PATH": "/usr/bin:/bin"}
+        kwargs["independent"] = True  # keeps the grader's process number out of it as well
         kwargs["cwd"] = "/"
         user = _sandbox_user()
         if user is not None:
@@ -361,8 +372,20 @@ class SandboxKernelManager(KernelManager):
     run_directory: _RunDirectory | None = None
 
     def __init__(self, **kwargs: Any):
-        kwargs.setdefault("client_class", "jupyter_client.asynchronous.AsyncKernelClient")
         super().__init__(**kwargs)
+        self._clients: list[KernelClient] = []
+
+    def client(self, *, kind: type[KernelClient] = AsyncKernelClient, **kwargs: Any) -> KernelClient:
+        """A client, its channels not yet started. Each has a session of its own: two clients of one session would share
+        an identity, and the kernel would answer only the later one."""
+        session = Session(parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme)
+        connection = self.get_connection_info() | {"session": session, "connection_file": self.connection_file}
+        del connection["key"], connection["signature_scheme"]
+        client = kind(**(connection | {"parent": self} | kwargs))
+        # Stopped with the kernel: nbclient leaves the client of a kernel that it was handed running, and the heartbeat's
+        # thread of a forgotten client hangs the garbage collector.
+        self._clients.append(client)
+        return client
 
     @property
     def kernel_spec(self) -> KernelSpec:
@@ -386,6 +409,8 @@ class SandboxKernelManager(KernelManager):
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
         try:
+            while self._clients:
+                self._clients.pop().stop_channels()
             await super()._async_cleanup_resources(restart=restart)
         finally:
             if self.run_directory is not None:
@@ -535,8 +560,6 @@ def _system() -> tuple[dict[str, str], dict[str, str]]:
     for name in ETC:
         if os.path.exists(f"/etc/{name}"):
             binds[f"/etc/{name}"] = f"/etc/{name}"
-    # PyTorch's cpuinfo complains on stderr without it.
-    binds["/sys/devices/system/cpu"] = "/sys/devices/system/cpu"
     return links, binds
 
 

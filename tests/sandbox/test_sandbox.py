@@ -1,0 +1,556 @@
+"""The sandbox holds: each test is something that a learner's code might try, in a real kernel in real bubblewrap."""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import uuid
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from nbclient import NotebookClient
+
+from autograder import sandbox
+from autograder.sandbox import Limits, SandboxError
+
+BUILTIN = "transformer_lab.builtin"
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = f"SECRET_{uuid.uuid4().hex}"
+LIMITS = Limits(memory_bytes=2 << 30, file_bytes=8 << 20, processes=64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _available():
+    reason = sandbox.why_unavailable()
+    if reason is not None:
+        pytest.fail(f"These tests need the sandbox. {reason}", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def kernel(_available):
+    """One kernel for the tests that leave nothing behind. Its grader has a secret in the environment and an open file."""
+    os.environ["GRADER_SECRET"] = SECRET
+    with tempfile.NamedTemporaryFile(prefix=SECRET) as open_file:
+        os.set_inheritable(open_file.fileno(), True)
+        try:
+            with sandbox.start(LIMITS) as kernel:
+                yield kernel
+        finally:
+            del os.environ["GRADER_SECRET"]
+
+
+@pytest.fixture
+def unmemorised():
+    caches = (sandbox.why_unavailable, sandbox._sandbox_user, sandbox._trial)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def run(kernel, code: str, seconds: float = 60) -> tuple[str, str]:
+    """The status of ``code`` and all that it put out, as text."""
+    outputs = []
+
+    def keep(message):
+        content = message["content"]
+        outputs.append(content.get("text") or content.get("data", {}).get("text/plain") or content.get("ename", ""))
+
+    reply = kernel.client.execute_interactive(textwrap.dedent(code), timeout=seconds, output_hook=keep)
+    return reply["content"]["status"], "".join(outputs)
+
+
+def value(kernel, expression: str, before: str = ""):
+    """What ``expression`` is in the kernel, after running ``before``; plain data only."""
+    status, text = run(kernel, f"import json, os\n{textwrap.dedent(before)}\nprint(json.dumps({expression}))")
+    assert status == "ok", text
+    return json.loads(text)
+
+
+def refused(kernel, code: str) -> bool:
+    """Whether ``code`` ends in an OSError (no such file, no permission, no space, unreachable, …)."""
+    status, text = run(
+        kernel, f"try:\n{textwrap.indent(textwrap.dedent(code), '    ')}\nexcept OSError:\n    print('no')"
+    )
+    assert status == "ok", text
+    return text == "no\n"
+
+
+def host_processes(marker: str) -> list[int]:
+    """Processes of the whole machine with ``marker`` on the command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if marker.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it has ended, or is another user's
+    return found
+
+
+def eventually(condition, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
+
+
+#: Starts a process that leaves the kernel's session and process group, and goes on for ever under the name of `marker`.
+DAEMON = """
+    import os, subprocess, sys, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(sys.executable, [sys.executable, "-c", "import time\\nwhile True: time.sleep(1)", {marker!r}])
+        os._exit(0)
+    while not any({marker!r}.encode() in open(f"/proc/{{p}}/cmdline", "rb").read() for p in os.listdir("/proc") if p.isdigit()):
+        time.sleep(0.01)
+    """
+
+
+# ------------------------------------------------------------------------------------------------------------ it works
+
+
+def test_code_runs_and_its_output_comes_back(kernel):
+    assert run(kernel, "print('hello')\n6 * 7") == ("ok", "hello\n42")
+    assert run(kernel, "raise ValueError('x')") == ("error", "ValueError")
+
+
+def test_torch_gives_the_same_numbers_as_here(kernel):
+    computed = value(
+        kernel,
+        "(torch.nn.Linear(32, 32)(torch.randn(8, 32)) @ torch.randn(32, 3)).tolist()",
+        before="import torch; torch.manual_seed(3)",
+    )
+    torch.manual_seed(3)
+    expected = torch.nn.Linear(32, 32)(torch.randn(8, 32)) @ torch.randn(32, 3)
+    torch.testing.assert_close(torch.tensor(computed), expected.detach())
+
+
+def test_it_works_in_an_empty_folder_of_its_own(kernel):
+    assert value(kernel, "[os.getcwd(), os.listdir('.')]") == ["/tmp/work", []]
+    assert not refused(kernel, "open('notes.txt', 'w').write('x'); os.remove('notes.txt')")
+
+
+def test_the_public_package_is_there_and_builds_on_the_builtin_pieces(kernel):
+    assert value(kernel, "pieces.earlier('mine')._source", before="from transformer_lab import pieces") == BUILTIN
+
+
+def test_input_fails_at_once_instead_of_waiting(kernel):
+    assert run(kernel, "input()", seconds=10) == ("error", "StdinNotImplementedError")
+
+
+def test_nbclient_runs_a_notebook_whatever_its_kernelspec(kernel):
+    cells = [nbformat.v4.new_code_cell(source) for source in ("print(6 * 7)", "while True: pass", "print('after')")]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "no-such", "display_name": "x"}})
+    NotebookClient(notebook, km=kernel.manager, timeout=3, interrupt_on_timeout=True, allow_errors=True).execute()
+    first, second, third = (cell.outputs for cell in notebook.cells)
+    assert [first[0].text, second[0].ename, third[0].text] == ["42\n", "KeyboardInterrupt", "after\n"]
+    assert kernel.is_alive()
+
+
+# --------------------------------------------------------------------------------------------------------- it is alone
+
+
+def test_no_network(kernel):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert refused(kernel, f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)")
+    assert refused(kernel, "import socket; socket.getaddrinfo('example.org', 80)")
+    interfaces = value(kernel, "[line.split(':')[0].strip() for line in open('/proc/net/dev') if ':' in line]")
+    assert interfaces == ["lo"]
+
+
+def test_no_abstract_unix_socket_of_the_host(kernel):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + SECRET)
+        listener.listen()
+        connect = f"import socket; socket.socket(socket.AF_UNIX).connect({chr(0) + SECRET!r})"
+        exec(connect)  # it can be reached from here …
+        assert refused(kernel, connect)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "solutions", ROOT / "autograder", ROOT / "tests", ROOT / "pyproject.toml", Path.home() / ".profile"]
+    + [Path(p) for p in ("/etc/shadow", "/etc/hostname", "/var", "/home", "/boot", "/run", "/mnt", "/sys")],
+    ids=str,
+)
+def test_the_host_is_out_of_sight(kernel, path):
+    assert not value(kernel, f"os.path.lexists({str(path)!r})")
+
+
+def test_the_temporary_files_of_the_host_are_out_of_sight(kernel):
+    with tempfile.NamedTemporaryFile(prefix=SECRET, dir="/tmp") as marker:
+        assert not value(kernel, f"os.path.exists({marker.name!r})")
+    assert SECRET not in json.dumps(value(kernel, "[names for _, *names in os.walk('/tmp')]"))
+
+
+def test_the_grader_can_not_be_imported(kernel):
+    assert run(kernel, "import autograder") == ("error", "ModuleNotFoundError")
+    assert run(kernel, "import autograder.sandbox") == ("error", "ModuleNotFoundError")
+
+
+def test_environment_holds_nothing_of_the_grader(kernel):
+    assert os.environ["GRADER_SECRET"] == SECRET
+    seen = value(
+        kernel,
+        "''.join(open(f'/proc/{p}/{name}', errors='replace').read() for p in pids for name in ('environ', 'cmdline'))",
+        before="pids = [p for p in os.listdir('/proc') if p.isdigit()]",
+    )
+    assert "kernel_main.py" in seen
+    assert SECRET not in seen
+    assert str(os.getpid()) not in value(kernel, "dict(os.environ)").values()
+    known = set(sandbox._environment(home="", temporary="", course=""))
+    added_by_jupyter = {"CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "GIT_PAGER", "MPLBACKEND", "PAGER", "PWD", "TERM"}
+    added_by_jupyter |= {"PYDEVD_USE_FRAME_EVAL", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR"}
+    assert set(value(kernel, "list(os.environ)")) <= known | added_by_jupyter
+
+
+def test_only_its_own_processes_are_visible(kernel):
+    names = value(kernel, "[open(f'/proc/{p}/comm').read().strip() for p in os.listdir('/proc') if p.isdigit()]")
+    assert len(names) == 2
+    assert names[0] == "bwrap"
+    assert refused(kernel, f"os.kill({os.getpid()}, 0)")
+
+
+def test_no_open_file_of_the_grader_is_inherited(kernel):
+    links = value(
+        kernel,
+        "[os.readlink(f) for f in files if os.path.islink(f)]",
+        before="import glob; files = glob.glob('/proc/[0-9]*/fd/*')",
+    )
+    opened = {link for link in links if link.startswith("/") and not link.startswith(("/dev/", "/proc/"))}
+    assert opened == {"/memfd:stderr (deleted)"}
+
+
+def test_it_is_nobody_and_may_nothing(kernel):
+    assert value(kernel, "[os.getuid(), os.getgid(), os.getgroups()]")[:2] == [1000, 1000]
+    status = value(kernel, "dict(line.split(':', 1) for line in open('/proc/self/status'))")
+    assert {status[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"].strip() == "1"
+    assert value(kernel, "socket.gethostname()", before="import socket") == "sandbox"
+    passwd = value(kernel, "open('/etc/passwd').read()").splitlines()
+    assert [line.split(":")[0] for line in passwd] == ["root", "learner"]
+
+
+def test_two_kernels_at_once_see_nothing_of_each_other(kernel):
+    with sandbox.start(LIMITS) as other:
+        for one, two in ((kernel, other), (other, kernel)):
+            assert not refused(one, f"open('/tmp/{SECRET}', 'w').write('x'); open('/dev/shm/{SECRET}', 'w').write('x')")
+            assert not value(two, f"os.path.exists('/tmp/{SECRET}') or os.path.exists('/dev/shm/{SECRET}')")
+            assert not refused(one, f"os.remove('/tmp/{SECRET}'); os.remove('/dev/shm/{SECRET}')")
+            assert not value(two, f"os.path.exists({str(one.manager.run_directory.path)!r})")
+            assert len(value(two, "[p for p in os.listdir('/proc') if p.isdigit()]")) == 2
+
+
+# ------------------------------------------------------------------------------------------------- it changes nothing
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["/", "/usr", "/usr/lib", "/etc", "/dev", "/course", "/course/transformer_lab", sys.prefix, sys.base_prefix]
+    + [str(Path(file).parent) for file in (torch.__file__, sys.executable)],
+)
+def test_nothing_outside_of_tmp_is_writable(kernel, folder):
+    assert refused(kernel, f"open(os.path.join({folder!r}, 'x'), 'w')")
+
+
+def test_the_folder_of_the_sockets_is_not_writable(kernel):
+    run_folder = str(kernel.manager.run_directory.path)
+    assert value(kernel, f"'k-1' in os.listdir({run_folder!r})")
+    assert refused(kernel, f"open({run_folder!r} + '/x', 'w')")
+    assert refused(kernel, f"os.chmod({run_folder!r}, 0o777)")
+
+
+def test_no_file_system_but_the_private_ones_is_mounted_writable(kernel):
+    mounts = [line.split() for line in value(kernel, "open('/proc/self/mounts').read()").splitlines()]
+    writable = {where for _, where, _, options, *_ in mounts if "rw" in options.split(",")}
+    devices = {f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts", "console")}
+    assert {"/tmp", "/dev/shm"} <= writable <= {"/tmp", "/dev/shm"} | devices
+
+
+def test_no_setting_of_the_host_is_writable(kernel):
+    for setting in ("kernel/core_pattern", "kernel/hostname", "vm/swappiness"):
+        assert refused(kernel, f"open('/proc/sys/{setting}', 'r+')"), setting
+
+
+def test_no_further_user_namespace(kernel):
+    if sandbox._bwrap_version() < sandbox.BWRAP_DISABLES_USERNS:
+        pytest.fail(
+            "This bubblewrap can't forbid nested user namespaces: test with version 0.8 or newer.", pytrace=False
+        )
+    unshare = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)"
+    assert value(kernel, "[libc.unshare(0x10000000), libc.unshare(0x00020000)]", before=unshare) == [-1, -1]
+
+
+# ---------------------------------------------------------------------------------------------------------- it is bounded
+
+
+def test_memory_is_bounded(kernel):
+    assert run(kernel, f"block = bytearray({LIMITS.memory_bytes})") == ("error", "MemoryError")
+    assert run(kernel, f"import torch; torch.ones({LIMITS.memory_bytes}, dtype=torch.uint8)")[0] == "error"
+    assert kernel.is_alive()
+
+
+def test_a_file_is_bounded_and_all_files_together(kernel):
+    block = 1 << 20
+    for folder in ("/tmp", "/dev/shm"):
+        fill = f"""
+            import glob
+            for i in range(100):
+                with open(f'{folder}/fill{{i}}', 'wb') as f:
+                    f.write(bytes({block}))
+            """
+        assert refused(kernel, fill)
+        assert value(kernel, f"sum(os.path.getsize(f) for f in glob.glob('{folder}/fill*'))") <= LIMITS.file_bytes
+        run(kernel, f"for f in glob.glob('{folder}/fill*'): os.remove(f)")
+    assert refused(kernel, f"os.truncate(os.memfd_create('x'), {LIMITS.file_bytes + 1})")
+
+
+def test_processes_are_bounded_or_the_host_says_that_they_are_not(kernel):
+    try:
+        bounded = refused(
+            kernel,
+            f"""
+            import subprocess
+            children = []
+            for _ in range({LIMITS.processes}):
+                children.append(subprocess.Popen(["sleep", "60"]))
+            """,
+        )
+    finally:
+        run(kernel, "for child in children: child.kill(); child.wait()")
+    assert bounded != any("number of processes" in sentence for sentence in sandbox.unenforced_limits())
+
+
+def test_limits_are_set_and_can_not_be_lifted(kernel):
+    before = "import resource as r"
+    names = ("RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_CORE", "RLIMIT_CPU")
+    limits = value(kernel, f"[r.getrlimit(getattr(r, name)) for name in {names}]", before)
+    expected = [LIMITS.memory_bytes, LIMITS.file_bytes, 0, LIMITS.notebook_seconds + 1]
+    assert limits == [[number, number] for number in expected]
+    status, text = run(kernel, "r.setrlimit(r.RLIMIT_AS, (r.RLIM_INFINITY, r.RLIM_INFINITY))")
+    assert (status, text) == ("error", "ValueError")
+
+
+# ----------------------------------------------------------------------------------------------------------------- it ends
+
+
+def test_an_endless_loop_can_be_interrupted(kernel):
+    started = kernel.client.execute("while True: pass")
+    time.sleep(0.3)
+    kernel.interrupt()
+    begun = time.monotonic()
+    while True:
+        reply = kernel.client.get_shell_msg(timeout=10)
+        if reply["parent_header"]["msg_id"] == started:
+            break
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert time.monotonic() - begun < 10
+    assert run(kernel, "1 + 1") == ("ok", "2")
+
+
+def test_kill_ends_all_even_what_hides_and_ignores_signals():
+    marker = f"daemon-{uuid.uuid4().hex}"
+    with sandbox.start(LIMITS) as kernel:
+        run_folder = kernel.manager.run_directory.path
+        assert run(kernel, DAEMON.format(marker=marker))[0] == "ok"
+        assert host_processes(marker)
+        assert host_processes(run_folder.name)
+        run(
+            kernel,
+            "import signal\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)",
+        )
+        kernel.client.execute("while True: pass")
+        time.sleep(0.3)
+        kernel.interrupt()
+        time.sleep(0.3)
+        assert kernel.is_alive()
+        begun = time.monotonic()
+        kernel.kill()
+        assert time.monotonic() - begun < 5
+        assert not kernel.is_alive()
+        kernel.interrupt()
+        assert host_processes(marker) == []  # at once, not eventually
+        assert host_processes(run_folder.name) == []
+    assert not run_folder.exists()
+    kernel.close()
+
+
+def test_a_kernel_that_ends_itself_takes_its_processes_along():
+    marker = f"daemon-{uuid.uuid4().hex}"
+    with sandbox.start(LIMITS) as kernel:
+        assert run(kernel, DAEMON.format(marker=marker))[0] == "ok"
+        kernel.client.execute("import os; os._exit(0)")
+        assert eventually(lambda: not kernel.is_alive())
+        assert host_processes(marker) == []
+        run_folder = kernel.manager.run_directory.path
+    assert not run_folder.exists()
+
+
+def test_the_death_of_the_grader_ends_its_kernels():
+    marker = f"daemon-{uuid.uuid4().hex}"
+    program = f"""
+        import sys, time, types
+        autograder = sys.modules["autograder"] = types.ModuleType("autograder")
+        autograder.__path__ = [{str(Path(sandbox.__file__).parent)!r}]  # the package without its checks, hence without torch
+        from autograder import sandbox
+        kernel = sandbox.start()
+        reply = kernel.client.execute_interactive({textwrap.dedent(DAEMON.format(marker=marker))!r}, timeout=60)
+        assert reply["content"]["status"] == "ok"
+        print(kernel.manager.run_directory.path, flush=True)
+        time.sleep(600)
+        """
+    grader = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    try:
+        run_folder = Path(grader.stdout.readline().strip())
+        assert run_folder.is_dir()
+        assert host_processes(marker)
+    finally:
+        grader.kill()
+        grader.wait()
+        grader.stdout.close()
+    assert eventually(lambda: not host_processes(marker) and not host_processes(run_folder.name))
+    # Nobody was left to remove the folder; the next grader does.
+    os.utime(run_folder, (0, 0))
+    sandbox._remove_stale.cache_clear()
+    sandbox._RunDirectory().remove()
+    assert not run_folder.exists()
+
+
+def test_folders_of_running_graders_are_left_alone():
+    run_folder = sandbox._RunDirectory()
+    os.utime(run_folder.path, (0, 0))
+    sandbox._remove_stale.cache_clear()
+    sandbox._RunDirectory().remove()
+    assert run_folder.path.is_dir()
+    lock = os.open(run_folder.path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
+    run_folder.remove()
+    assert not run_folder.path.exists()
+
+
+# ------------------------------------------------------------------------------------------------- what is hidden, and without
+
+
+def test_a_folder_inside_of_what_is_seen_can_be_hidden():
+    packages = Path(nbformat.__file__).resolve().parent.parent
+    with sandbox.start(LIMITS, hidden=[packages / "nbformat"]) as kernel:
+        assert value(kernel, f"os.listdir({str(packages / 'nbformat')!r})") == []
+        assert refused(kernel, f"open({str(packages / 'nbformat' / 'x')!r}, 'w')")
+        assert value(kernel, f"os.path.isdir({str(packages / 'nbclient')!r})")
+
+
+def test_the_course_must_not_be_a_folder_that_the_sandbox_shows():
+    with pytest.raises(SandboxError, match="move one of the two"):
+        sandbox.start(LIMITS, hidden=[Path(sys.prefix)])
+
+
+@pytest.mark.parametrize(
+    ("checkout", "hides"), [(True, "site/"), (False, "site/autograder")], ids=["checkout", "installed"]
+)
+def test_the_grader_is_hidden_where_it_is_installed(monkeypatch, tmp_path, checkout, hides):
+    package = tmp_path / "site" / "autograder"
+    package.mkdir(parents=True)
+    if checkout:
+        (tmp_path / "site" / "pyproject.toml").touch()
+    monkeypatch.setattr(sandbox, "__file__", str(package / "sandbox.py"))
+    assert sandbox._course_folders() == [tmp_path / hides]
+
+
+@pytest.mark.usefixtures("unmemorised")
+def test_without_the_sandbox_it_is_the_same_kernel_in_a_folder_of_its_own(monkeypatch):
+    monkeypatch.setenv("GRADER_SECRET", SECRET)
+    monkeypatch.setenv("PATH", "/nonexistent")  # bubblewrap is not needed
+    with sandbox.start(LIMITS, sandboxed=False) as kernel:
+        run_folder = kernel.manager.run_directory.path
+        assert value(kernel, "[os.getcwd(), os.listdir('.')]") == [str(run_folder / "work"), []]
+        assert SECRET not in value(kernel, "dict(os.environ)").values()
+        assert value(kernel, "transformer_lab.__file__", "import transformer_lab").startswith(str(run_folder))
+        assert run(kernel, f"block = bytearray({LIMITS.memory_bytes})") == ("error", "MemoryError")
+        kernel.client.execute("while True: pass")
+        kernel.kill()
+        assert not kernel.is_alive()
+    assert not run_folder.exists()
+    assert not host_processes(run_folder.name)
+
+
+# -------------------------------------------------------------------------------------------------------- what it says
+
+
+def test_a_kernel_that_can_not_start_says_why():
+    before = set(Path(tempfile.gettempdir()).glob("tpp-*"))
+    with pytest.raises(SandboxError, match=r"died while it started\. Its last words: .*(Memory|memory|map)"):
+        sandbox.start(Limits(memory_bytes=30 << 20))
+    with pytest.raises(SandboxError, match=r"no answer in 0\.01 seconds"):
+        sandbox.start(startup_seconds=0.01)
+    assert set(Path(tempfile.gettempdir()).glob("tpp-*")) <= before
+
+
+@pytest.mark.usefixtures("unmemorised")
+class TestWhyUnavailable:
+    def test_without_bubblewrap(self, monkeypatch):
+        monkeypatch.setenv("PATH", "/nonexistent")
+        assert "apt-get install bubblewrap" in sandbox.why_unavailable()
+        with pytest.raises(SandboxError, match="apt-get install bubblewrap"):
+            sandbox.start()
+
+    def test_with_an_old_bubblewrap(self, monkeypatch):
+        monkeypatch.setattr(sandbox, "_bwrap_version", lambda: (0, 6))
+        assert "0.6 is too old" in sandbox.why_unavailable()
+
+    def test_off_linux(self, monkeypatch):
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert "needs Linux" in sandbox.why_unavailable()
+
+    @pytest.mark.parametrize(
+        ("settings", "complaint", "advice"),
+        [
+            (
+                {"kernel/apparmor_restrict_unprivileged_userns": "1"},
+                "setting up uid map: Permission denied",
+                "AppArmor",
+            ),
+            ({"kernel/unprivileged_userns_clone": "0"}, "No permissions", "kernel.unprivileged_userns_clone to 1"),
+            ({"user/max_user_namespaces": "0"}, "Creating new namespace failed", "user.max_user_namespaces"),
+            ({}, "No permissions to create new namespace", "seccomp=unconfined"),
+            ({}, "Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
+            ({}, "execvp python: No such file or directory", "can't start Python"),
+        ],
+    )
+    def test_with_a_bubblewrap_that_fails(self, monkeypatch, tmp_path, settings, complaint, advice):
+        """A bubblewrap that fails as it does on such a host."""
+        fake = tmp_path / "bwrap"
+        fake.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit\necho "bwrap: {complaint}" >&2\nexit 1\n'
+        )
+        fake.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(sandbox, "_sysctl", settings.get)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        reason = sandbox.why_unavailable()
+        assert advice in reason
+        assert complaint in reason
+
+    def test_as_it_is_here(self):
+        assert sandbox.why_unavailable() is None
+
+
+def test_what_the_host_can_not_enforce_is_said_in_sentences():
+    for sentence in sandbox.unenforced_limits():
+        assert sentence.endswith(".")
+        assert "not" in sentence
