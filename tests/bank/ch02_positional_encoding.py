@@ -167,7 +167,7 @@ def positional_encoding(seq_len, d_model):
     even = torch.arange(d_model) % 2 == 0
     return torch.where(even, angle.sin(), angle.cos()).float()
 """,
-    "doubled-unpaired",
+    "unpaired-columns",
 )
 BANK.wrong(
     "unpaired-columns",
@@ -194,7 +194,7 @@ def positional_encoding(seq_len, d_model):
         pe[:, 2 * i + 1] = torch.cos(angle)
     return pe
 """,
-    "halved-exponent",
+    "exponent-not-doubled",
 )
 BANK.wrong(
     "base-1000",
@@ -231,7 +231,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.outer(torch.arange(seq_len).double(), freq)
     return torch.cat((angle.sin(), angle.cos()), dim=1).float()
 """,
-    "half-half",
+    "halves-not-interleaved",
 )
 BANK.wrong(
     "cosine-first",
@@ -244,7 +244,7 @@ def positional_encoding(seq_len, d_model):
     pe[:, 0::2], pe[:, 1::2] = angle.cos(), angle.sin()
     return pe
 """,
-    "sine-cosine-swapped",
+    "sine-and-cosine-swapped",
 )
 BANK.wrong(
     "only-sines",
@@ -255,6 +255,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.outer(torch.arange(seq_len).double(), freq)
     return torch.sin(angle).repeat_interleave(2, dim=1).float()
 """,
+    "sines-only",
 )
 BANK.wrong(
     "wavelength-times",
@@ -300,6 +301,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.deg2rad(angle)
     return torch.stack((angle.sin(), angle.cos()), 2).view(seq_len, d_model).float()
 """,
+    "degrees",
 )
 BANK.wrong(
     "integer-exponent",
@@ -312,7 +314,7 @@ def positional_encoding(seq_len, d_model):
         pe[:, 2 * i], pe[:, 2 * i + 1] = angle.sin(), angle.cos()
     return pe
 """,
-    "one-frequency",
+    "integer-division",
 )
 BANK.wrong(
     "exponent-up-to-one",
@@ -322,6 +324,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.outer(torch.arange(seq_len).double(), 10000.0 ** -torch.linspace(0, 1, d_model // 2).double())
     return torch.stack((angle.sin(), angle.cos()), 2).view(seq_len, d_model).float()
 """,
+    "last-pair-reaches-the-base",
 )
 BANK.wrong(
     "axes-exchanged",
@@ -345,6 +348,7 @@ def positional_encoding(seq_len, d_model):
         pe[i], pe[i + 1] = angle.sin(), angle.cos()
     return pe
 """,
+    "transposed",
 )
 BANK.wrong(
     "batch-axis",
@@ -354,7 +358,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.arange(seq_len).double()[:, None] / 10000 ** (torch.arange(0, d_model, 2).double() / d_model)
     return torch.stack((angle.sin(), angle.cos()), 2).view(1, seq_len, d_model).float()
 """,
-    "batch-axis",
+    "leading-batch-axis",
 )
 BANK.wrong(
     "scaled",
@@ -374,6 +378,7 @@ def positional_encoding(seq_len, d_model):
     angle = torch.arange(seq_len).double()[:, None] / 10000 ** (torch.arange(0, d_model, 2).double() / d_model)
     return torch.stack((angle.sin(), angle.cos()), 2).view(seq_len, d_model)
 """,
+    "double-precision",
 )
 BANK.wrong(
     "numpy-array",

@@ -105,7 +105,7 @@ def shift_matrix(offset, d_model):
         blocks.append(torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]))
     return torch.block_diag(*blocks)
 """,
-    "turns-backwards",
+    "rotates-backwards",
 )
 BANK.wrong(
     "both-signs-plus",
@@ -118,7 +118,7 @@ def shift_matrix(offset, d_model):
         blocks.append(torch.tensor([[math.cos(a), math.sin(a)], [math.sin(a), math.cos(a)]]))
     return torch.block_diag(*blocks)
 """,
-    "same-sign",
+    "both-sines-positive",
 )
 BANK.wrong(
     "reflection",
@@ -153,7 +153,7 @@ def shift_matrix(offset, d_model):
     c, s = torch.diag(a.cos()), torch.diag(a.sin())
     return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)], 0).float()
 """,
-    "half-half",
+    "shift-halves-not-interleaved",
 )
 BANK.wrong(
     "doubled-exponent",
@@ -167,7 +167,7 @@ def shift_matrix(offset, d_model):
         m[i, i + 1], m[i + 1, i] = math.sin(a), -math.sin(a)
     return m
 """,
-    "doubled-exponent",
+    "shift-doubled-exponent",
 )
 BANK.wrong(
     "halved-exponent",
@@ -181,7 +181,7 @@ def shift_matrix(offset, d_model):
         m[2 * i, 2 * i + 1], m[2 * i + 1, 2 * i] = math.sin(a), -math.sin(a)
     return m
 """,
-    "halved-exponent",
+    "shift-exponent-not-doubled",
 )
 BANK.wrong(
     "one-frequency",
@@ -191,7 +191,7 @@ def shift_matrix(offset, d_model):
     c, s = math.cos(offset), math.sin(offset)
     return torch.block_diag(*[torch.tensor([[c, s], [-s, c]])] * (d_model // 2))
 """,
-    "one-frequency",
+    "one-speed-for-all-pairs",
 )
 BANK.wrong(
     "offset-as-distance",
@@ -204,7 +204,7 @@ def shift_matrix(offset, d_model):
         blocks.append(torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]))
     return torch.block_diag(*blocks)
 """,
-    "positive-offsets-only",
+    "only-forward",
 )
 BANK.wrong(
     "steps-of-a-loop",

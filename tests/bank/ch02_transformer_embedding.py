@@ -150,7 +150,7 @@ BANK.wrong(
     "unscaled",
     "Goes round the token embedding's scale.",
     _plain(forward="return self.dropout(self.token.embedding(token_ids) + self.table[: token_ids.size(1)])"),
-    "missing-scale",
+    "tokens-not-scaled",
 )
 BANK.wrong(
     "scaled-after-sum",
@@ -159,7 +159,7 @@ BANK.wrong(
         forward="x = self.token.embedding(token_ids) + self.table[: token_ids.size(1)]\n"
         "        return self.dropout(x * math.sqrt(x.size(-1)))"
     ),
-    "scaled-after-sum",
+    "positions-scaled-too",
 )
 BANK.wrong(
     "table-scaled",
@@ -168,13 +168,13 @@ BANK.wrong(
         forward="x = self.token(token_ids)\n"
         "        return self.dropout(x + self.table[: x.size(1)] * math.sqrt(x.size(-1)))"
     ),
-    "scaled-table",
+    "positions-scaled-too",
 )
 BANK.wrong(
     "batch-as-position",
     "Cuts the table by the batch: sequence-first code given batch-first ids.",
     _plain(forward="return self.dropout(self.token(token_ids) + self.table[: token_ids.size(0)].unsqueeze(1))"),
-    "batch-as-position",
+    "positions-along-the-batch",
 )
 BANK.wrong(
     "no-positions",
@@ -194,7 +194,7 @@ BANK.wrong(
     "dropout-on-tokens",
     "Dropout on the tokens alone.",
     _plain(forward="return self.dropout(self.token(token_ids)) + self.table[: token_ids.size(1)]"),
-    "dropout-before-sum",
+    "dropout-before-the-sum",
 )
 BANK.wrong(
     "no-dropout",
@@ -209,7 +209,7 @@ BANK.wrong(
         drop="self.p = dropout",
         forward="return F.dropout(self.token(token_ids) + self.table[: token_ids.size(1)], self.p)",
     ),
-    "dropout-always",
+    "dropout-in-evaluation",
 )
 BANK.wrong(
     "keep-probability",
@@ -221,18 +221,19 @@ BANK.wrong(
     "fixed-dropout",
     "Always a tenth, as in the paper.",
     _plain(drop="self.dropout = nn.Dropout(0.1)"),
+    "fixed-dropout",
 )
 BANK.wrong(
     "saved-table",
     "The buffer is saved.",
     _plain(table='self.register_buffer("table", positional_encoding(max_len, d_model))'),
-    "saved-table",
+    "table-saved",
 )
 BANK.wrong(
     "trained-table",
     "The table is a parameter.",
     _plain(table="self.table = nn.Parameter(positional_encoding(max_len, d_model))"),
-    "trained-table",
+    "table-learnt",
 )
 BANK.wrong(
     "frozen-embedding",
@@ -242,7 +243,6 @@ BANK.wrong(
         forward="p = torch.arange(token_ids.size(1), device=token_ids.device)\n"
         "        return self.dropout(self.token(token_ids) + self.position(p))",
     ),
-    "saved-table",
 )
 BANK.wrong(
     "learnt-positions",
@@ -252,7 +252,6 @@ BANK.wrong(
         forward="p = torch.arange(token_ids.size(1), device=token_ids.device)\n"
         "        return self.dropout(self.token(token_ids) + self.position(p))",
     ),
-    "trained-table",
 )
 BANK.wrong(
     "whole-table",
@@ -279,7 +278,7 @@ BANK.wrong(
     _plain(
         table='self.register_buffer("table", positional_encoding(max_len + 1, d_model)[1:], persistent=False)',
     ),
-    "positions-from-one",
+    "embedding-positions-from-one",
 )
 BANK.wrong(
     "positions-of-real-tokens",
@@ -302,11 +301,13 @@ BANK.wrong(
         "            x = x * (token_ids != self.pad_id).unsqueeze(-1)\n"
         "        return self.dropout(x)",
     ),
+    "padding-without-position",
 )
 BANK.wrong(
     "padding-not-handed-on",
     "The padding id never reaches the token embedding: its row is trained.",
     _plain(token="self.token = TokenEmbedding(vocab_size, d_model)"),
+    "padding-forgotten",
 )
 BANK.wrong(
     "padding-id-zero",
@@ -317,7 +318,6 @@ BANK.wrong(
     "plain-embedding",
     "An nn.Embedding in place of the TokenEmbedding: no scale, other names.",
     _plain(token="self.token = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)"),
-    "missing-scale",
 )
 BANK.wrong(
     "other-name",
@@ -331,7 +331,7 @@ BANK.wrong(
     "detached",
     "The token vectors are detached before the sum: nothing is learnt.",
     _plain(forward="return self.dropout(self.token(token_ids).detach() + self.table[: token_ids.size(1)])"),
-    "no-gradient",
+    "gradient-cut",
 )
 BANK.wrong(
     "doubled-exponent",
@@ -342,7 +342,7 @@ BANK.wrong(
         "        table = torch.stack((angle.sin(), angle.cos()), 2).flatten(1).float()\n"
         "        self.register_buffer('table', table, persistent=False)"
     ),
-    "doubled-exponent",
+    "embedding-doubled-exponent",
 )
 BANK.wrong(
     "ids-clamped-in-place",
@@ -351,7 +351,6 @@ BANK.wrong(
         forward="token_ids[:, -1] = 0\n"
         "        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])"
     ),
-    "changes-input",
 )
 BANK.wrong(
     "table-changed",

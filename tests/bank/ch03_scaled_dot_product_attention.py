@@ -169,18 +169,19 @@ _changed("no-scale", "No scaling.", "missing-scale", scores="q @ k.transpose(-2,
 _changed(
     "scale-by-width",
     "Divides by the width of the keys, not its root.",
-    "scale-by-d_k",
+    "scaled-by-d-k",
     scores="q @ k.transpose(-2, -1) / q.size(-1)",
 )
 _changed(
     "scale-by-length",
     "The root of the number of keys in place of their width.",
-    "scale-by-length",
+    "scaled-by-length",
     scores="q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))",
 )
 _changed(
     "scale-by-value-width",
     "The root of the width of the values in place of that of the keys.",
+    "scaled-by-value-width",
     scores="q @ k.transpose(-2, -1) / math.sqrt(v.size(-1))",
 )
 _changed(
@@ -191,12 +192,13 @@ _changed(
 _changed(
     "scaled-up",
     "Multiplied by the root instead of divided.",
-    "scaled-up",
+    "multiplied-by-root",
     scores="q @ k.transpose(-2, -1) * math.sqrt(q.size(-1))",
 )
 _changed(
     "scaled-twice",
     "Queries and keys are both divided by the full root.",
+    "scaled-by-d-k",
     scores="(q / q.size(-1) ** 0.5) @ (k / k.size(-1) ** 0.5).transpose(-2, -1)",
 )
 _changed(
@@ -208,6 +210,7 @@ _changed(
 _changed(
     "softmax-over-axis-one",
     "dim=1, which is the axis of keys only for two axes.",
+    "softmax-over-axis-one",
     weights="torch.softmax(scores, dim=1)",
 )
 _changed(
@@ -228,19 +231,21 @@ _changed(
 _changed(
     "mask-zero-fill",
     "Blocked scores become 0, an ordinary score.",
-    "zero-fill",
+    "tiny-fill",
     masked="scores.masked_fill(~mask, 0.0)",
 )
 _changed(
     "mask-shallow-fill",
     "A fill of −20: blocked keys keep a small weight, and more where all scores are low.",
+    None,
     masked="scores.masked_fill(~mask, -20.0)",
 )
-_changed("mask-multiplied", "The scores are multiplied by the mask.", "zero-fill", masked="scores * mask")
+_changed("mask-multiplied", "The scores are multiplied by the mask.", "tiny-fill", masked="scores * mask")
 _changed("mask-added", "The mask is added as 0 and 1.", "mask-added", masked="scores + mask")
 _changed(
     "mask-times-infinity",
     "0 times −∞ is NaN at every allowed key.",
+    "infinity-times-zero",
     masked='scores + (~mask).to(scores.dtype) * float("-inf")',
 )
 _changed(
@@ -267,13 +272,13 @@ _changed(
 _changed(
     "mask-reversed-in-place",
     "Turns the caller's mask over in place.",
-    "changes-input",
+    None,
     masked="scores.masked_fill(mask.logical_not_(), -1e9)",
 )
-_changed("returns-scores", "Scores in place of weights.", "returns-scores", result="weights @ v, scores")
-_changed("returns-output-only", "The weights are not returned.", "output-alone", result="weights @ v")
+_changed("returns-scores", "Scores in place of weights.", "scores-returned", result="weights @ v, scores")
+_changed("returns-output-only", "The weights are not returned.", "only-the-output", result="weights @ v")
 _changed("returns-swapped", "Weights first, output second.", "results-swapped", result="weights, weights @ v")
-_changed("values-are-keys", "The weights average the keys.", "values-are-keys", result="weights @ k, weights")
+_changed("values-are-keys", "The weights average the keys.", "keys-for-values", result="weights @ k, weights")
 _changed(
     "weights-rounded",
     "Weights rounded to three decimals as printed in the book, in the second result alone.",
@@ -282,18 +287,19 @@ _changed(
 _changed(
     "weights-dropped-out",
     "Functional dropout, which is always on.",
-    "dropout-always",
+    "dropout-in-evaluation",
     weights="F.dropout(torch.softmax(scores, dim=-1), p=0.1)",
 )
 _changed(
     "weights-detached",
     "The output is made with detached weights: no gradient for queries and keys.",
-    "no-gradient",
+    "gradient-cut",
     result="weights.detach() @ v, weights",
 )
 _changed(
     "keys-detached",
     "The keys are cut off from the graph.",
+    "gradient-cut",
     scores="q @ k.detach().transpose(-2, -1) / math.sqrt(q.size(-1))",
 )
 _changed(
@@ -320,7 +326,7 @@ _changed(
 _changed(
     "keys-by-queries",
     "Scores as keys times queries: the wrong way round, unless both are the same.",
-    "roles-swapped",
+    "keys-times-queries",
     scores="k @ q.transpose(-2, -1) / math.sqrt(q.size(-1))",
 )
 _changed(
@@ -394,6 +400,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         scores = scores.masked_fill(~mask, -1e9)
     return output, torch.softmax(scores, dim=-1)
 """,
+    "mask-for-the-weights-only",
 )
 BANK.wrong(
     "weights-before-mask",
@@ -404,6 +411,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask), weights
 """,
+    "unmasked-weights-returned",
 )
 BANK.wrong(
     "scale-after-softmax",
@@ -416,7 +424,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1) / math.sqrt(q.size(-1))
     return weights @ v, weights
 """,
-    "scale-after-softmax",
+    "scaled-after-softmax",
 )
 BANK.wrong(
     "overflow",
@@ -429,7 +437,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = e / e.sum(dim=-1, keepdim=True)
     return weights @ v, weights
 """,
-    "overflow",
+    "no-maximum-subtracted",
 )
 BANK.wrong(
     "global-maximum",
@@ -443,7 +451,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = e / e.sum(dim=-1, keepdim=True)
     return weights @ v, weights
 """,
-    "global-maximum",
+    "one-maximum-for-all",
 )
 BANK.wrong(
     "causal-unasked",
@@ -456,7 +464,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores.masked_fill(~mask, -1e9), dim=-1)
     return weights @ v, weights
 """,
-    "causal-unasked",
+    "always-causal",
 )
 BANK.wrong(
     "one-length",
@@ -483,7 +491,6 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1)
     return weights @ v, weights
 """,
-    "changes-input",
 )
 BANK.wrong(
     "no-grad-block",
@@ -497,7 +504,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1)
     return weights @ v, weights
 """,
-    "no-gradient",
+    "gradient-cut",
 )
 BANK.wrong(
     "remembers-mask",

@@ -129,29 +129,36 @@ BANK.wrong(
     "biases",
     "The projections have biases.",
     _plain(init=_INIT.replace(", bias=False", "")),
-    "projection-bias",
+    "projections-with-bias",
 )
 BANK.wrong(
     "one-layer-shared",
     "One layer under three names.",
     _plain(init="self.w_q = self.w_k = self.w_v = nn.Linear(d_model, d_k, bias=False)"),
-    "shared-projection",
 )
 BANK.wrong(
     "keys-by-query-layer",
     "Queries and keys both come from w_q.",
     _plain(k="self.w_q(x)"),
-    "shared-projection",
+    "keys-from-the-query-projection",
 )
 BANK.wrong(
-    "roles-swapped", "Queries and keys are exchanged.", _plain(q="self.w_k(x)", k="self.w_q(x)"), "roles-swapped"
+    "roles-swapped",
+    "Queries and keys are exchanged.",
+    _plain(q="self.w_k(x)", k="self.w_q(x)"),
+    "queries-and-keys-swapped",
 )
-BANK.wrong("values-from-keys", "The keys are averaged, not the values.", _plain(v="self.w_k(x)"), "values-are-keys")
+BANK.wrong(
+    "values-from-keys",
+    "The keys are averaged, not the values.",
+    _plain(v="self.w_k(x)"),
+    "values-from-the-key-projection",
+)
 BANK.wrong(
     "values-unprojected",
     "The tokens themselves are averaged: w_v is never used.",
     _plain(v="x"),
-    "values-unprojected",
+    "values-not-projected",
 )
 BANK.wrong(
     "projected-twice",
@@ -222,14 +229,14 @@ BANK.wrong(
     "scale-by-d_model",
     "Divides by the root of the width of the tokens.",
     _by_hand(scores="q @ k.transpose(-2, -1) / math.sqrt(x.size(-1))"),
-    "scale-by-d_model",
+    "scaled-by-d-model",
 )
 BANK.wrong("no-scale", "No scaling.", _by_hand(scores="q @ k.transpose(-2, -1)"), "missing-scale")
 BANK.wrong(
     "scale-by-width",
     "Divides by d_k, not its root.",
     _by_hand(scores="q @ k.transpose(-2, -1) / k.size(-1)"),
-    "scale-by-d_k",
+    "scaled-twice",
 )
 BANK.wrong(
     "softmax-over-queries",
@@ -237,7 +244,7 @@ BANK.wrong(
     _by_hand(weights="torch.softmax(scores, dim=1)"),
     "softmax-over-queries",
 )
-BANK.wrong("mask-ignored", "The mask is not passed on.", _by_hand(masked="scores"), "mask-ignored")
+BANK.wrong("mask-ignored", "The mask is not passed on.", _by_hand(masked="scores"), "mask-not-handed-on")
 BANK.wrong(
     "mask-inverted",
     "True is taken for blocked.",
@@ -263,7 +270,7 @@ BANK.wrong(
         forward="q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)\n"
         "        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)"
     ),
-    "causal-unasked",
+    "always-causal",
 )
 BANK.wrong(
     "mask-of-one-row",
@@ -278,7 +285,7 @@ BANK.wrong(
     "returns-pair",
     "Returns output and weights.",
     _by_hand(result="weights @ v, weights"),
-    "returns-pair",
+    "pair-returned",
 )
 BANK.wrong(
     "sequences-mixed",
@@ -290,7 +297,6 @@ BANK.wrong(
         "            mask = mask.expand(x.size(0), x.size(1), x.size(1)).repeat(1, 1, x.size(0)).flatten(0, 1)\n"
         "        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).reshape(*x.shape[:2], -1)"
     ),
-    "sequences-mixed",
 )
 BANK.wrong(
     "batch-as-length",
@@ -300,8 +306,9 @@ BANK.wrong(
         "        out = F.scaled_dot_product_attention(self.w_q(t), self.w_k(t), self.w_v(t))\n"
         "        return out.transpose(0, 1)"
     ),
+    "sentences-mixed",
 )
-BANK.wrong("input-detached", "The tokens are detached.", _plain(k="self.w_k(x.detach())"), "no-gradient")
+BANK.wrong("input-detached", "The tokens are detached.", _plain(k="self.w_k(x.detach())"))
 BANK.wrong(
     "dropout-in-training",
     "Drops a tenth of the weights while training.",
@@ -317,5 +324,4 @@ BANK.wrong(
         forward="x.data -= x.data.mean(-1, keepdim=True)\n"
         "        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)"
     ),
-    "changes-input",
 )

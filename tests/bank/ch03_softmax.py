@@ -138,7 +138,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores)
     return e / e.sum(dim=dim, keepdim=True)
 """,
-    "overflow",
+    "no-maximum-subtracted",
 )
 BANK.wrong(
     "global-maximum",
@@ -148,7 +148,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.max())
     return e / e.sum(dim=dim, keepdim=True)
 """,
-    "global-maximum",
+    "one-maximum-for-all",
 )
 BANK.wrong(
     "maximum-over-other-axis",
@@ -158,6 +158,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.amax(-1, keepdim=True))
     return e / e.sum(dim=dim, keepdim=True)
 """,
+    "maximum-over-the-wrong-axis",
 )
 BANK.wrong(
     "absolute-maximum",
@@ -176,7 +177,6 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores.clamp(max=50.0))
     return e / e.sum(dim=dim, keepdim=True)
 """,
-    "clamped-scores",
 )
 BANK.wrong(
     "clamped-below",
@@ -204,7 +204,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.amax(-1, keepdim=True))
     return e / e.sum(-1, keepdim=True)
 """,
-    "ignores-dim",
+    "always-the-last-axis",
 )
 BANK.wrong(
     "flattened",
@@ -213,7 +213,7 @@ BANK.wrong(
 def softmax(scores, dim=-1):
     return torch.softmax(scores.flatten(), 0).view(scores.shape)
 """,
-    "softmax-over-everything",
+    "one-sum-for-all",
 )
 BANK.wrong(
     "axis-one",
@@ -223,6 +223,7 @@ def softmax(scores, dim=1):
     e = torch.exp(scores - scores.max(1, keepdim=True).values)
     return e / e.sum(1, keepdim=True)
 """,
+    "always-the-second-axis",
 )
 BANK.wrong(
     "no-keepdim",
@@ -232,7 +233,6 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.amax(dim, keepdim=True))
     return e / e.sum(dim)
 """,
-    "no-keepdim",
 )
 BANK.wrong(
     "logarithm",
@@ -241,6 +241,7 @@ BANK.wrong(
 def softmax(scores, dim=-1):
     return scores - torch.logsumexp(scores, dim, keepdim=True)
 """,
+    "logarithm",
 )
 BANK.wrong(
     "softmin",
@@ -250,6 +251,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores.amin(dim, keepdim=True) - scores)
     return e / e.sum(dim, keepdim=True)
 """,
+    "wrong-sign",
 )
 BANK.wrong(
     "base-two",
@@ -268,6 +270,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.amax(dim, keepdim=True))
     return e / e.amax(dim, keepdim=True)
 """,
+    "not-normalised",
 )
 BANK.wrong(
     "large-epsilon",
@@ -288,7 +291,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores)
     return e / e.sum(dim, keepdim=True)
 """,
-    "changes-input",
+    "changes-its-input",
 )
 BANK.wrong(
     "in-place-everything",
@@ -300,7 +303,6 @@ def softmax(scores, dim=-1):
     data.div_(data.sum(dim, keepdim=True))
     return scores
 """,
-    "changes-input",
 )
 BANK.wrong(
     "detached",
@@ -311,7 +313,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(s - s.amax(dim, keepdim=True))
     return e / e.sum(dim, keepdim=True)
 """,
-    "no-gradient",
+    "gradient-cut",
 )
 BANK.wrong(
     "numpy-round-trip",
@@ -322,7 +324,7 @@ def softmax(scores, dim=-1):
     e = np.exp(s - s.max(axis=dim, keepdims=True))
     return torch.from_numpy(e / e.sum(axis=dim, keepdims=True))
 """,
-    "no-gradient",
+    "gradient-cut",
 )
 BANK.wrong(
     "no-grad-block",
@@ -333,7 +335,7 @@ def softmax(scores, dim=-1):
     e = torch.exp(scores - scores.amax(dim, keepdim=True))
     return e / e.sum(dim, keepdim=True)
 """,
-    "no-gradient",
+    "gradient-cut",
 )
 BANK.wrong(
     "sum-as-constant",
