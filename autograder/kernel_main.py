@@ -32,10 +32,10 @@ def take_over_sockets(sockets: dict[str, int]) -> None:
         if address in sockets:
             self.setsockopt(zmq.USE_FD, sockets.pop(address))
             if not sockets:
-                zmq.Socket.bind = bind
+                zmq.Socket.bind = bind  # type: ignore[method-assign]
         return bind(self, address)
 
-    zmq.Socket.bind = bind_or_take_over
+    zmq.Socket.bind = bind_or_take_over  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import importlib.util
 import json
 import os
 import platform
 import re
+import select
 import shutil
 import signal
 import socket
@@ -33,11 +33,11 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import Any, TypeVar
 
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.blocking import BlockingKernelClient
@@ -48,6 +48,10 @@ from jupyter_client.provisioning import LocalProvisioner
 from jupyter_client.session import Session
 from jupyter_core.utils import run_sync
 from traitlets import Bool, Instance
+
+import transformer_lab
+
+Client = TypeVar("Client", bound=KernelClient)
 
 PROVISIONER = "bubblewrap-provisioner"
 KERNEL_MAIN = Path(__file__).with_name("kernel_main.py")
@@ -147,13 +151,20 @@ class Kernel:
         self.sandboxed = sandboxed
         self.manager = SandboxKernelManager(limits=limits, sandboxed=sandboxed)
         self.manager.hidden = tuple(hidden)
-        self.client: BlockingKernelClient | None = None
+        self._client: BlockingKernelClient | None = None
+
+    @property
+    def client(self) -> BlockingKernelClient:
+        """The blocking client of this kernel, its channels started."""
+        if self._client is None:
+            raise SandboxError("This kernel is not running.")
+        return self._client
 
     def _start(self, startup_seconds: float) -> None:
         self.manager.start_kernel()
-        self.client = self.manager.client(kind=BlockingKernelClient)
-        self.client.allow_stdin = False  # input() raises in the cell at once instead of waiting for nobody
-        self.client.start_channels(stdin=False, hb=False)
+        self._client = client = self.manager.connect(BlockingKernelClient)
+        client.allow_stdin = False  # input() raises in the cell at once instead of waiting for nobody
+        client.start_channels(stdin=False, hb=False)
         deadline = time.monotonic() + startup_seconds
         while not self._answers(deadline):
             if not self.is_alive():
@@ -207,7 +218,7 @@ class Kernel:
                 self.kill()
         finally:
             self.manager.cleanup_resources()
-            self.client = None
+            self._client = None
 
     def __enter__(self) -> Kernel:
         return self
@@ -227,10 +238,13 @@ class DirectProvisioner(LocalProvisioner):
         self._passed: list[int] = []  # descriptors for the kernel, ours to close once it has them
         self._stderr: int | None = None
 
-    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        manager = self.parent
-        if not isinstance(manager, SandboxKernelManager):
+    def _manager(self) -> SandboxKernelManager:
+        if not isinstance(self.parent, SandboxKernelManager):
             raise SandboxError("This kernel has no network: start it with autograder.sandbox.SandboxKernelManager.")
+        return self.parent
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        manager = self._manager()
         kwargs = await super().pre_launch(**kwargs)
         run = manager.run_directory.path
         sockets = {f"ipc://{manager.ip}-{port}": self._listen(f"{manager.ip}-{port}") for port in manager.ports}
@@ -298,7 +312,7 @@ class BubblewrapProvisioner(DirectProvisioner):
         if reason is not None:
             raise SandboxError(reason)
         kwargs = await super().pre_launch(**kwargs)
-        manager = self.parent
+        manager = self._manager()
         arguments = _bwrap_arguments(manager.limits, manager.run_directory.path, manager.hidden)
         # By descriptor and not on the command line, which the sandboxed processes can read.
         args = self._pass(os.memfd_create("bwrap-args", os.MFD_CLOEXEC))
@@ -336,15 +350,15 @@ class BubblewrapProvisioner(DirectProvisioner):
         await self.kill()
 
     async def kill(self, restart: bool = False) -> None:
-        """Kill the first process of the sandbox: the system ends all others with it, before bwrap itself ends."""
+        """Kill the first process of the sandbox, and return when the system has ended all others with it."""
         if self.process is None:
             return
         try:
             if self._first is not None:
-                signal.pidfd_send_signal(self._first, signal.SIGKILL)
-                self.process.wait(timeout=10)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._first, signal.SIGKILL)
+                # Readable when it and with it all others have ended; bwrap itself may end before.
+                select.select([self._first], [], [], 10)
         finally:
             self.process.kill()  # does nothing to a process that has ended
             self.process.wait()
@@ -369,15 +383,29 @@ class SandboxKernelManager(KernelManager):
     limits = Instance(Limits, args=())
     sandboxed = Bool(True)
     hidden: tuple[Path, ...] = ()
-    run_directory: _RunDirectory | None = None
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self._clients: list[KernelClient] = []
+        self._run: _RunDirectory | None = None
 
-    def client(self, *, kind: type[KernelClient] = AsyncKernelClient, **kwargs: Any) -> KernelClient:
-        """A client, its channels not yet started. Each has a session of its own: two clients of one session would share
-        an identity, and the kernel would answer only the later one."""
+    @property
+    def run_directory(self) -> _RunDirectory:
+        """The kernel's folder on the host, from its start to its end."""
+        if self._run is None:
+            raise SandboxError("This kernel is not running.")
+        return self._run
+
+    def client(self, **kwargs: Any) -> Any:
+        """An asynchronous client, its channels not yet started."""
+        return self.connect(AsyncKernelClient, **kwargs)
+
+    def connect(self, kind: Callable[..., Client], **kwargs: Any) -> Client:
+        """A client of the given class, its channels not yet started.
+
+        Each has a session of its own: two clients of one session would share an identity, and the kernel would answer
+        only the later one.
+        """
         session = Session(parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme)
         connection = self.get_connection_info() | {"session": session, "connection_file": self.connection_file}
         del connection["key"], connection["signature_scheme"]
@@ -413,22 +441,22 @@ class SandboxKernelManager(KernelManager):
                 self._clients.pop().stop_channels()
             await super()._async_cleanup_resources(restart=restart)
         finally:
-            if self.run_directory is not None:
-                self.run_directory.remove()
-                self.run_directory = None
+            if self._run is not None:
+                self._run.remove()
+                self._run = None
             self.provisioner = None
 
     cleanup_resources = run_sync(_async_cleanup_resources)
 
     def kernel_stderr(self) -> str:
         """What the kernel's process wrote to its real stderr, up to a limit: mostly nothing, or why it failed."""
-        return self.provisioner.stderr_text() if self.provisioner is not None else ""
+        return self.provisioner.stderr_text() if isinstance(self.provisioner, DirectProvisioner) else ""
 
     def _prepare_run_directory(self) -> None:
-        if self.run_directory is not None:
+        if self._run is not None:
             return
-        self.run_directory = _RunDirectory()
-        run = self.run_directory.path
+        self._run = _RunDirectory()
+        run = self._run.path
         self.transport = "ipc"
         self.ip = str(run / "k")
         self.connection_file = str(run / "connection.json")
@@ -488,8 +516,8 @@ def _remove_stale(base: str) -> None:
 # -------------------------------------------------------------------------------------------------------- what is seen
 
 
-def _bwrap() -> str | None:
-    return shutil.which("bwrap")
+def _bwrap() -> str:
+    return shutil.which("bwrap") or ""
 
 
 def _bwrap_version() -> tuple[int, ...]:
@@ -530,23 +558,20 @@ def _mounts(run: Path, hidden: Iterable[Path]) -> list[str]:
     binds[str(run)] = str(run)
     sources = {inside: Path(outside).resolve() for inside, outside in binds.items()}
     masks = set()
-    for folder in (*_course_folders(), Path.cwd(), *hidden):
-        folder = folder.resolve()
+    for concealed in {path.resolve() for path in (*_course_folders(), Path.cwd(), *hidden)}:
         for inside, source in sources.items():
-            if folder == source:
+            if concealed == source:
                 raise SandboxError(
-                    f"{folder} holds submissions or solutions, and the sandbox must show it because it is also "
+                    f"{concealed} holds submissions or solutions, and the sandbox must show it because it is also "
                     "a folder of the system or of the Python installation: move one of the two."
                 )
-            if folder.is_relative_to(source) and folder.is_dir():
-                masks.add(str(Path(inside) / folder.relative_to(source)))
+            if concealed.is_relative_to(source) and concealed.is_dir():
+                masks.add(str(Path(inside) / concealed.relative_to(source)))
     words = [word for inside, target in links.items() for word in ("--symlink", target, inside)]
     for path in sorted({*binds, *masks}, key=lambda path: (path.count("/"), path)):
-        if path in masks:
-            words += ["--tmpfs", path, "--remount-ro", path]
-        else:
-            words += ["--ro-bind", str(sources[path]), path]
-    return words
+        words += ["--tmpfs", path] if path in masks else ["--ro-bind", str(sources[path]), path]
+    # Last, since a folder that is hidden may hold one that is seen: the environment .venv in the course's checkout.
+    return words + [word for path in sorted(masks) for word in ("--remount-ro", path)]
 
 
 def _system() -> tuple[dict[str, str], dict[str, str]]:
@@ -588,7 +613,7 @@ def _package_folders() -> list[str]:
 
 
 def _transformer_lab() -> Path:
-    return Path(importlib.util.find_spec("transformer_lab").origin).resolve().parent
+    return Path(transformer_lab.__file__).resolve().parent
 
 
 def _course_folders() -> list[Path]:
@@ -664,7 +689,7 @@ def why_unavailable() -> str | None:
     """None if a sandbox can be started here, else one sentence that says what is missing and what to do."""
     if sys.platform != "linux":
         return "The sandbox needs Linux: grade in a Linux machine, virtual machine or container."
-    if _bwrap() is None:
+    if not _bwrap():
         return (
             "bubblewrap is not installed: run `apt-get install bubblewrap` (or your distribution's package bubblewrap)."
         )
@@ -690,7 +715,7 @@ def _trial(user: int | None) -> str | None:
     try:
         if user is not None:
             run.give_to(user)
-        identity = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        identity: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         trial = [_bwrap(), *_bwrap_arguments(Limits(), run.path, ()), "--", sys.executable, "-I", "-S", "-c", "pass"]
         done = subprocess.run(
             trial, env={}, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, **identity
@@ -707,7 +732,7 @@ def _sandbox_user() -> int | None:
     A grader that is root hands over to ``nobody``, since Linux exempts root's processes from some limits in every
     namespace. That fails where ``nobody`` can't read the Python installation (in root's home, say).
     """
-    if os.geteuid() != 0 or _bwrap() is None:
+    if os.geteuid() != 0 or not _bwrap():
         return None
     nobody = 65534
     return nobody if _trial(nobody) is None else None

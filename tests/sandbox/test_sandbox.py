@@ -395,8 +395,8 @@ def test_a_kernel_that_ends_itself_takes_its_processes_along():
         assert run(kernel, DAEMON.format(marker=marker))[0] == "ok"
         kernel.client.execute("import os; os._exit(0)")
         assert eventually(lambda: not kernel.is_alive())
-        assert host_processes(marker) == []
         run_folder = kernel.manager.run_directory.path
+    assert host_processes(marker) == []
     assert not run_folder.exists()
 
 
@@ -447,12 +447,21 @@ def test_folders_of_running_graders_are_left_alone():
 # ------------------------------------------------------------------------------------------------- what is hidden, and without
 
 
-def test_a_folder_inside_of_what_is_seen_can_be_hidden():
-    packages = Path(nbformat.__file__).resolve().parent.parent
-    with sandbox.start(LIMITS, hidden=[packages / "nbformat"]) as kernel:
-        assert value(kernel, f"os.listdir({str(packages / 'nbformat')!r})") == []
-        assert refused(kernel, f"open({str(packages / 'nbformat' / 'x')!r}, 'w')")
-        assert value(kernel, f"os.path.isdir({str(packages / 'nbclient')!r})")
+def test_the_course_is_hidden_inside_of_what_is_seen_but_not_the_environment_inside_of_it(monkeypatch, tmp_path):
+    """As with a checkout in /usr/src/course that holds its own .venv."""
+    system, course = tmp_path / "system", tmp_path / "system" / "course"
+    for folder in (course / "solutions", course / ".venv" / "lib", system / "lib"):
+        folder.mkdir(parents=True)
+    links, binds = sandbox._system()
+    seen = {str(folder): str(folder) for folder in (course / ".venv", system)}
+    monkeypatch.setattr(sandbox, "_system", lambda: (links, binds | seen))
+    with sandbox.start(LIMITS, hidden=[course]) as kernel:
+        assert value(kernel, f"sorted(os.listdir({str(system)!r}))") == ["course", "lib"]
+        assert value(kernel, f"os.listdir({str(course)!r})") == [".venv"]
+        assert value(kernel, f"os.listdir({str(course / '.venv')!r})") == ["lib"]
+        assert refused(kernel, f"open({str(course / 'x')!r}, 'w')")
+        monkeypatch.chdir(course)  # the working directory is hidden without being named
+        assert str(course) in sandbox._mounts(kernel.manager.run_directory.path, ())
 
 
 def test_the_course_must_not_be_a_folder_that_the_sandbox_shows():
