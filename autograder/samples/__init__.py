@@ -14,7 +14,8 @@ A sample ``samples/<assignment>/<student>.md`` begins with YAML between two line
     ``jupyterlab``, ``vscode`` or ``colab``: whose metadata the notebook has.
 ``expect``
     For every piece the points that it must earn, or a mapping with ``points``, ``diagnosis`` (the id of the known
-    mistake that its failed checks must name) and ``reason`` (why so many points, where that takes thinking).
+    mistake that its failed checks must name, and no other; left out, nothing is claimed) and ``reason`` (why so many
+    points, where that takes thinking).
 
 Then come the cells in which the submission differs from the stub, as fenced code with an info string:
 
@@ -47,7 +48,7 @@ ACTIONS = ("answer", "add_before", "add_after", "add_at", "test", "output_of")
 
 @dataclass(frozen=True)
 class Expected:
-    """What one piece of a sample must come to: its points, and the known mistake that its failed checks name, if any."""
+    """What one piece of a sample must come to: its points, and the known mistake that its failed checks name, if claimed."""
 
     points: float
     diagnosis: str | None = None
