@@ -188,7 +188,7 @@ def heatmap(
     if printed:
         size = _text_size(ax, array.shape)
         for (row, column), value in np.ndenumerate(array):
-            dark = np.isfinite(value) and _lightness(colours(norm(value))) < 0.5
+            dark = np.isfinite(value) and _lightness(colours(norm(value))) < 0.54
             box = None if np.isfinite(value) else {"facecolor": "#eceff2", "edgecolor": "none", "pad": 1.2}
             text = number(value, digits)
             ax.text(column, row, text, ha="center", va="center", size=size, color="white" if dark else INK, bbox=box)

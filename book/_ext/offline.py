@@ -36,7 +36,6 @@ def configure(app: Sphinx, config: Config) -> None:
     config.mathjax3_config = {
         # The menu would fetch its speech engine, which is not part of the build; MathML for screen readers is.
         "options": {"enableMenu": False, "enableAssistiveMml": True},
-        "chtml": {"scale": 1.0, "mtextInheritFont": True},
         "tex": {"macros": config.mathjax_macros},
     }
 

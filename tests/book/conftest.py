@@ -19,6 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "test-book"
 
 
+def pytest_collection_modifyitems(items):
+    """The first test that asks for the book waits for all pages to be executed, which on a busy machine takes a while."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1200))
+
+
 @dataclass(frozen=True)
 class Build:
     """One run of jupyter-book: the site's folder, the exit status, all that was printed, and how long it took."""

@@ -12,8 +12,8 @@ from test_cache import PAGE, write_small_book
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What takes longer is made by a command into results/ and plotted from there.
-LONGEST_PAGE = 60.0
+#: What takes longer than 20 s on an idle machine is made by a command into results/; this leaves room for a busy one.
+LONGEST_PAGE = 240.0
 
 
 def toc_pages() -> list[str]:
@@ -54,7 +54,7 @@ def test_a_second_build_executes_nothing(book):
     again = jupyter_book(ROOT, book.html.parent.parent)
     assert again.status == 0, again.log[-3000:]
     assert "Executed notebook" not in again.log
-    assert again.seconds < 60
+    assert again.seconds < min(60, book.seconds)
 
 
 @pytest.fixture
