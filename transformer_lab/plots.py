@@ -188,10 +188,12 @@ def heatmap(
     if printed:
         size = _text_size(ax, array.shape)
         for (row, column), value in np.ndenumerate(array):
-            dark = np.isfinite(value) and _lightness(colours(norm(value))) < 0.54
+            dark = np.isfinite(value) and _is_dark(colours(norm(value)))
             box = None if np.isfinite(value) else {"facecolor": "#eceff2", "edgecolor": "none", "pad": 1.2}
             text = number(value, digits)
-            ax.text(column, row, text, ha="center", va="center", size=size, color="white" if dark else INK, bbox=box)
+            ax.text(
+                column, row, text, ha="center", va="center", size=size, color="white" if dark else "black", bbox=box
+            )
 
     for spine in ax.spines.values():
         spine.set_visible(True)
@@ -216,15 +218,15 @@ def lines(ax: Axes, x: Any, series: Mapping[str, Any], *, markers: bool = False)
     ends = []
     for (name, y), marker in zip(series.items(), "osD^vP" * len(series), strict=False):
         y = _array(y)
-        (line,) = ax.plot(x, y, marker=marker if markers else "")
-        ends.append((float(y[-1]), name, line.get_color()))
+        ax.plot(x, y, marker=marker if markers else "")
+        ends.append((float(y[-1]), name))
     bottom, top = ax.get_ylim()
     gap = 0.075 * (top - bottom)
     level = -math.inf
-    for y_end, name, colour in sorted(ends):  # from below, each at least a line's height above the last
+    for y_end, name in sorted(ends):  # from below, each at least a line's height above the last
         level = max(y_end, level + gap)
         ax.annotate(
-            name, (x[-1], y_end), (6, 0), xycoords="data", textcoords="offset points", va="center", color=colour, size=9
+            name, (x[-1], y_end), (6, 0), xycoords="data", textcoords="offset points", va="center", size=9
         ).set_y((level - y_end) / (top - bottom) * ax.get_window_extent().height * 72 / ax.figure.dpi)
 
 
@@ -269,6 +271,11 @@ def _limits(finite: np.ndarray, signed: bool) -> tuple[float, float]:
 def _lightness(colour: tuple[float, ...]) -> float:
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3])
     return (0.2126 * red + 0.7152 * green + 0.0722 * blue) ** 0.4
+
+
+def _is_dark(colour: tuple[float, ...]) -> bool:
+    """White letters have more contrast with ``colour`` than black ones."""
+    return _lightness(colour) < 0.502
 
 
 def _text_size(ax: Axes, shape: tuple[int, ...]) -> float:
