@@ -22,10 +22,10 @@ from typing import Any
 
 import nbformat
 from markupsafe import Markup
-from nbconvert.exporters import HTMLExporter
 from nbconvert.exporters.exporter import Exporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
+from traitlets import default
 
 from autograder import markup
 from autograder.course import Course
@@ -69,11 +69,17 @@ def write_feedback(course: str | Path, assignment: str, student: str) -> Path:
     return target
 
 
-class FeedbackExporter(HTMLExporter):
+class FeedbackExporter(Exporter):
     """The same page for ``nbgrader generate_feedback``, which works in the course's folder."""
 
+    output_mimetype = "text/html"
+
+    @default("file_extension")
+    def _file_extension_default(self) -> str:
+        return ".html"
+
     def from_notebook_node(self, nb, resources=None, **kw):
-        nb, resources = Exporter.from_notebook_node(self, nb, resources, **kw)
+        nb, resources = super().from_notebook_node(nb, resources, **kw)
         about = resources["nbgrader"]
         assignment, student = about["assignment"], about["student"]
         place = Course(Path.cwd())
