@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 
 import sphinxcontrib.bibtex.plugin
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.unsrt import Style as UnsortedStyle
 from pybtex.style.labels import BaseLabelStyle
 from pybtex.style.sorting.author_year_title import SortingStyle
+from pybtex.style.template import field, sentence, tag
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
@@ -31,6 +33,11 @@ class SpokenStyle(UnsortedStyle):
     default_label_style = SpokenLabel
     default_sorting_style = SortingStyle
 
+    def format_title(self, e, which_field, as_sentence=True):
+        """The title as its authors write it: RoFormer, not Roformer."""
+        title = tag("em")[field(which_field)] if which_field == "booktitle" else field(which_field)
+        return sentence[title] if as_sentence else title
+
 
 def _round() -> BracketStyle:
     return BracketStyle(left="(", right=")")
@@ -38,11 +45,11 @@ def _round() -> BracketStyle:
 
 @dataclass
 class RoundReferenceStyle(AuthorYearReferenceStyle):
-    bracket_parenthetical: BracketStyle = field(default_factory=_round)
-    bracket_textual: BracketStyle = field(default_factory=_round)
-    bracket_author: BracketStyle = field(default_factory=_round)
-    bracket_label: BracketStyle = field(default_factory=_round)
-    bracket_year: BracketStyle = field(default_factory=_round)
+    bracket_parenthetical: BracketStyle = dataclasses.field(default_factory=_round)
+    bracket_textual: BracketStyle = dataclasses.field(default_factory=_round)
+    bracket_author: BracketStyle = dataclasses.field(default_factory=_round)
+    bracket_label: BracketStyle = dataclasses.field(default_factory=_round)
+    bracket_year: BracketStyle = dataclasses.field(default_factory=_round)
 
 
 register_plugin("pybtex.style.formatting", "spoken", SpokenStyle)
