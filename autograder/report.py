@@ -270,7 +270,7 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
         own = sorted((c for c in checks.values() if c.piece == name), key=lambda check: -check.share)
         scores = [line.pieces[name] for line in lines if line.status == "graded" and name in line.pieces]
         pieces.append(Piece(name, max(line.points.get(name, 0.0) for line in lines), scores, own))
-    pieces.sort(key=lambda piece: piece.complete / len(piece.scores))
+    pieces.sort(key=lambda piece: (piece.complete / len(piece.scores), piece.mean / (piece.points or 1.0)))
     ordered = sorted(slips.values(), key=lambda slip: -len(slip.students))
     return Summary(assignment, title, lines, pieces, ordered, columns)
 
@@ -404,7 +404,13 @@ def _load(place: Course, assignment: str) -> list[dict[str, Any]]:
 
 
 def _record(path: Path, assignment: str) -> dict[str, Any]:
-    empty = {"student": path.stem, "assignment": assignment, "timestamp": None, "score": None, "max_score": None}
+    empty: dict[str, Any] = {
+        "student": path.stem,
+        "assignment": assignment,
+        "timestamp": None,
+        "score": None,
+        "max_score": None,
+    }
     empty |= {"results": [], "remarks": [], "status": "failed", "seconds": 0.0}
     try:
         record = empty | json.loads(path.read_text(encoding="utf-8"))
