@@ -28,7 +28,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from traitlets import default
 
 from autograder import markup
-from autograder.course import Course
+from autograder.course import Course, CourseError
 from autograder.judge import checked_piece, strip_hidden
 from transformer_lab.cells import is_test
 
@@ -36,7 +36,7 @@ from transformer_lab.cells import is_test
 NOT_WRITTEN = "is not written yet"
 
 
-class FeedbackError(RuntimeError):
+class FeedbackError(CourseError):
     """There is nothing to make a page of; the message says what to do."""
 
 

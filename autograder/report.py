@@ -29,7 +29,7 @@ from markupsafe import Markup, escape
 from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
 
 from autograder import markup, registry
-from autograder.course import Course
+from autograder.course import Course, CourseError
 from autograder.feedback import NOT_WRITTEN, write_atomically
 from transformer_lab.cells import read_notebook
 
@@ -37,7 +37,7 @@ from transformer_lab.cells import read_notebook
 BARS = 10
 
 
-class ReportError(RuntimeError):
+class ReportError(CourseError):
     """There is nothing to report on; the message says what to do."""
 
 
