@@ -224,7 +224,7 @@ def grade(
             _write_feedback(feedback, place, name, graded)
             _print_class(name, graded)
             records += graded
-        page = report.write_report(place.root, names)
+        page = report.write_report(place.root)
     out.print(f"\nFeedback: {_short(place.root / 'feedback')}/<student>/<assignment>/<assignment>.html")
     out.print(f"Class report: {_short(page)}")
     out.print(f"Gradebook: {_short(place.root / 'gradebook.db')}")
@@ -247,13 +247,13 @@ def sandbox_works() -> None:
 
 
 def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
+    """Pages of all submissions; those that are newer than everything that they show stay as they are."""
+    gradebook, code = place.root / "gradebook.db", Path(feedback.__file__).parent
+    newest = max(path.stat().st_mtime for path in (gradebook, code / "feedback.py", *(code / "templates").iterdir()))
     for record in records:
         page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"
-        notebook = place.autograded(record["student"], assignment)
-        done = place.record(record["student"], assignment)
-        if not notebook.exists() or (page.exists() and page.stat().st_mtime >= done.stat().st_mtime):
-            continue
-        feedback.write_feedback(place.root, assignment, record["student"])
+        if not page.exists() or page.stat().st_mtime < newest:
+            feedback.write_feedback(place.root, assignment, record["student"])
 
 
 def _print_class(assignment: str, records: list[dict]) -> None:

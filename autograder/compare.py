@@ -122,4 +122,6 @@ def _first(where: np.ndarray) -> tuple[int, ...]:
 
 
 def _capital(text: str) -> str:
-    return text if text[:1] == "`" else text[:1].upper() + text[1:]
+    """The text as the beginning of a sentence; a name of the code stays as it is."""
+    first = text.split(" ", 1)[0]
+    return text if set(first) & set("`(_") else text[:1].upper() + text[1:]

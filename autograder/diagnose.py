@@ -14,8 +14,8 @@ from autograder import registry
 from autograder.compare import TOLERANCE, CheckFailed, equal
 from autograder.student import Exchange, LocalStudent, StudentError
 
-#: As wide as rounding gets between two ways to write the same mistake, in the checks with scores in the hundreds.
-MATCHING_TOLERANCE = 20 * TOLERANCE
+#: Wider than rounding makes two ways to write the same mistake, much narrower than two mistakes are apart.
+MATCHING_TOLERANCE = TOLERANCE
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ def _collect(outputs: list[NotebookNode], kind: str, received: dict) -> None:
         return
     try:
         output = nbformat.v4.output_from_msg(received)
+        nbformat.validate(output, ref="output", version=4)
     except Exception:  # a message that a kernel made up
         return
     last = outputs[-1] if outputs else None

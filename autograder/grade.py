@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import platform
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,8 +27,9 @@ import torch
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades
 from nbgrader.utils import parse_utc
+from sqlalchemy.exc import SAWarning
 
-from autograder import intake, judge, sandbox, seeds
+from autograder import intake, judge, markup, sandbox, seeds
 from autograder.award import line
 from autograder.course import Course, CourseError, Submission
 
@@ -148,6 +150,7 @@ def judge_task(task: Task) -> dict[str, Any]:
         return outcome | {"status": UNREADABLE}
     rebuilt = intake.rebuild(nbformat.reads(task.base, as_version=4), submitted)
     judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed)
+    markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
         "results": [asdict(result) for result in judgement.results],
         "comments": _comments(judgement.results),
@@ -253,6 +256,8 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
 
 
 def _write_gradebook(course, task, notebook, comments, timestamp) -> tuple[float, float]:
+    # nbgrader lets SQLAlchemy flush half-made rows, which SQLAlchemy warns of and then does right.
+    warnings.filterwarnings("ignore", category=SAWarning, module="nbgrader")
     with Gradebook(course.db_url, course.course_id) as gradebook:
         gradebook.update_or_create_student(task.student)
         when = {"timestamp": timestamp} if timestamp is not None else {}

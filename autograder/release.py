@@ -44,6 +44,9 @@ c.CourseDirectory.course_id = "transformer-piece-by-piece"
 c.ExecutePreprocessor.timeout = 120
 c.ExecutePreprocessor.startup_timeout = 120
 c.ExecutePreprocessor.iopub_timeout = 30
+
+# `nbgrader generate_feedback` and formgrader write the same pages as `autograder grade`.
+c.GenerateFeedback.exporter_class = "autograder.feedback.FeedbackExporter"
 """
 
 

@@ -77,9 +77,14 @@ def softmax_survives_large_scores(student, rng):
     """Scores of plus and minus thousands, and rows of very different size, neither overflow nor vanish."""
     scores = normal(rng, 6, 4)
     offsets = np.array([0, 1000, -1000, 5000, -5000, 120], dtype=np.float32)[:, None]
-    expect(student.run("softmax", scores + offsets), softmax(scores + offsets), "softmax of scores around ±1000")
+    expect(
+        student.run("softmax", scores + offsets),
+        softmax(scores + offsets),
+        "softmax of scores around ±1000",
+        tolerance=2e-3,
+    )
     steep = normal(rng, 3, 5, scale=300)
-    expect(student.run("softmax", steep), softmax(steep), "softmax of scores hundreds apart")
+    expect(student.run("softmax", steep), softmax(steep), "softmax of scores hundreds apart", tolerance=2e-3)
 
 
 @check("softmax", points=1)
@@ -154,7 +159,8 @@ def attention_obeys_a_mask(student, rng):
     """True means may attend: blocked keys get weight exactly 0 and the others share the whole."""
     for lead in ((2, 3), (3,)):
         q, k, v = _qkv(rng, lead)
-        mask = any_mask(rng, *lead, 5, 7)
+        # One key is blocked for every query, the others for some.
+        mask = np.insert(any_mask(rng, *lead, 5, 6), int(rng.integers(0, 7)), False, axis=-1)
         output, weights = _attend(student, q, k, v, mask)
         right = attention(q, k, v, mask)
         expect(weights, right[1], f"{WEIGHTS} with a mask")
@@ -195,8 +201,8 @@ def attention_takes_any_leading_axes(student, rng):
 
 @check(ATTENTION, points=1)
 def attention_survives_large_scores(student, rng):
-    """Queries and keys five and forty times as large give weights near 0 and 1, and no NaN; with a mask too."""
-    for scale in (5.0, 40.0):  # at forty alone, a missing scale would show on some seeds only
+    """Queries and keys five and fourteen times as large give weights near 0 and 1, and no NaN; with a mask too."""
+    for scale in (5.0, 14.0):  # at fourteen alone, a missing scale would show on some seeds only
         q, k, v = _qkv(rng, scale=scale)
         for mask in (None, any_mask(rng, 2, 3, 5, 7)):
             output, weights = _attend(student, q, k, v, mask)

@@ -186,6 +186,22 @@ def transposed(seq_len, d_model):
 
 @misconception(
     PE,
+    "axes-exchanged",
+    "Lengths and widths have changed places: frequencies belong to the columns (d_model), positions to the rows (seq_len).",
+)
+def axes_exchanged(seq_len, d_model):
+    pairs = torch.arange(seq_len) // 2 * 2
+    angles = torch.arange(d_model)[:, None] * 10000.0 ** -(pairs.double() / seq_len)
+    return torch.where(torch.arange(seq_len) % 2 == 0, angles.sin(), angles.cos()).float().T.contiguous()
+
+
+@misconception(PE, "degrees", "The angles are taken in degrees: sine and cosine expect radians, so don't convert.")
+def degrees(seq_len, d_model):
+    return _interleave(torch.deg2rad(_angles(seq_len, _even(d_model) / d_model))).float()
+
+
+@misconception(
+    PE,
     "scaled-table",
     "The table itself is scaled by √d_model: only the token embedding is, the encoding stays within ±1.",
 )
@@ -442,6 +458,58 @@ class DropoutBeforeTheSum(_Embedding):
 class DropoutInEvaluation(_Embedding):
     def forward(self, token_ids):
         return nn.functional.dropout(self.add(self.token(token_ids), token_ids), self.dropout.p)
+
+
+@misconception(
+    EMBED,
+    "keep-probability",
+    "dropout is taken as the share to keep: it is the share to drop, which is what nn.Dropout expects.",
+)
+class KeepProbability(_Embedding):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__(vocab_size, d_model, max_len, 1 - dropout, pad_id)
+
+
+@misconception(EMBED, "fixed-dropout", "The argument dropout is ignored: a fixed rate is used.")
+class FixedDropout(_Embedding):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__(vocab_size, d_model, max_len, 0.1, pad_id)
+
+
+@misconception(
+    EMBED, "embedding-positions-from-one", "Positions are counted from 1: the first token gets row 0 of the table."
+)
+class PositionsFromOne(_Embedding):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__(vocab_size, d_model, max_len + 1, dropout, pad_id)
+
+    def add(self, tokens, token_ids):
+        return tokens + self.table[1 : token_ids.size(1) + 1]
+
+
+@misconception(
+    EMBED,
+    "padding-without-position",
+    "Padding positions get no encoding: add it everywhere, masks hide the padding later.",
+)
+class PaddingWithoutPosition(_Embedding):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__(vocab_size, d_model, max_len, dropout, pad_id)
+        self.pad_id = pad_id
+
+    def add(self, tokens, token_ids):
+        positions = self.table[: token_ids.size(1)].expand_as(tokens)
+        return tokens + (positions if self.pad_id is None else positions * (token_ids != self.pad_id)[..., None])
+
+
+@misconception(
+    EMBED,
+    "embedding-doubled-exponent",
+    "Each frequency is halved twice in the table of positions: use your positional_encoding, or mend it first.",
+)
+class DoubledExponentInside(_Embedding):
+    def make_table(self, table):
+        self.register_buffer("table", doubled_exponent(*table.shape), persistent=False)
 
 
 @misconception(

@@ -205,6 +205,25 @@ def softmax_over_queries(q, k, v, mask=None):
 
 @misconception(
     ATTENTION,
+    "softmax-over-everything",
+    "All weights of a sentence sum to 1 together: normalise every query's row by itself, along the last axis.",
+)
+def softmax_over_everything(q, k, v, mask=None):
+    scores = _blocked(_scores(q, k), mask)
+    weights = scores.flatten(-2).softmax(-1).view_as(scores)
+    return weights @ v, weights
+
+
+@misconception(
+    ATTENTION, "softmax-over-axis-one", "The softmax runs over axis 1 of the scores: use the last axis, dim=-1."
+)
+def softmax_over_axis_one(q, k, v, mask=None):
+    weights = _blocked(_scores(q, k), mask).softmax(1)
+    return weights @ v, weights
+
+
+@misconception(
+    ATTENTION,
     "mask-inverted",
     "The mask is taken the wrong way round: True means may attend, so block where it is False.",
 )
@@ -389,6 +408,18 @@ def attention_without_maximum_filled(q, k, v, mask=None):
 
 @misconception(
     ATTENTION,
+    "one-maximum-for-all",
+    "You subtract the largest score of all: a row far below it underflows to 0/0. Take the maximum of each row.",
+)
+def one_maximum_for_all_rows(q, k, v, mask=None):
+    scores = _blocked(_scores(q, k), mask)
+    powers = (scores - scores.max()).exp()
+    weights = powers / powers.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+@misconception(
+    ATTENTION,
     "scaled-after-softmax",
     "The scale is applied after the softmax, so rows sum to 1/√d_k: scale the scores.",
 )
@@ -462,14 +493,6 @@ def everything_cut(q, k, v, mask=None):
 )
 def gradient_cut(q, k, v, mask=None):
     return _finish(_blocked(_scores(q.detach(), k.detach()), mask), v)
-
-
-@misconception(
-    ATTENTION, "gradient-cut", "No gradient reaches q, k and v through the weights that you return: don't detach them."
-)
-def weights_detached(q, k, v, mask=None):
-    output, weights = _finish(_blocked(_scores(q, k), mask), v)
-    return output, weights.detach()
 
 
 # ------------------------------------------------------------------------------------------------------ SelfAttention
@@ -584,6 +607,12 @@ class MaskAfterSoftmax(_SelfAttention):
 class InputDetached(_SelfAttention):
     def project(self, x):
         return super().project(x.detach())
+
+
+@misconception("SelfAttention", "mask-inverted", "The mask is taken the wrong way round: True means may attend.")
+class MaskInvertedWithLargeFill(_SelfAttention):
+    def attend(self, q, k, v, mask):
+        return mask_inverted_with_large_fill(q, k, v, mask)[0]
 
 
 @misconception("SelfAttention", "pair-returned", "Both results of attention come back: return the output alone.")

@@ -237,7 +237,7 @@ _changed(
 _changed(
     "mask-shallow-fill",
     "A fill of −20: blocked keys keep a small weight, and more where all scores are low.",
-    None,
+    "fill-too-small",
     masked="scores.masked_fill(~mask, -20.0)",
 )
 _changed("mask-multiplied", "The scores are multiplied by the mask.", "tiny-fill", masked="scores * mask")
@@ -301,12 +301,6 @@ _changed(
     "The keys are cut off from the graph.",
     "gradient-cut",
     scores="q @ k.detach().transpose(-2, -1) / math.sqrt(q.size(-1))",
-)
-_changed(
-    "float32-weights",
-    "The softmax in float32, whatever the inputs are.",
-    weights="torch.softmax(scores.float(), dim=-1)",
-    result="weights @ v.float(), weights",
 )
 _changed(
     "two-axes-only",
@@ -376,6 +370,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
         weights = weights / weights.sum(-1, keepdim=True)
     return weights @ v, weights
 """,
+    misconception="mask-after-softmax",
 )
 BANK.wrong(
     "mask-of-keys-only",
@@ -521,6 +516,7 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1)
     return weights @ v, weights
 """,
+    misconception="mask-ignored",
 )
 BANK.wrong(
     "mean-over-batch",

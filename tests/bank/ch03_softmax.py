@@ -347,16 +347,6 @@ def softmax(scores, dim=-1):
 """,
 )
 BANK.wrong(
-    "float32-always",
-    "Float64 scores come back as float32.",
-    """
-def softmax(scores, dim=-1):
-    s = scores.float()
-    e = torch.exp(s - s.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-""",
-)
-BANK.wrong(
     "infinity-by-zero",
     "Blocked scores are multiplied by 0 instead of left out: 0 times −∞ is NaN.",
     """

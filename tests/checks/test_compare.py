@@ -1,0 +1,75 @@
+"""Comparing with what is right: every difference is found, and said in one sentence that a learner understands."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autograder.compare import CheckFailed, equal, expect, require_pair
+from transformer_lab.driver import Opaque
+
+finite = st.floats(-1e3, 1e3, allow_nan=False, width=32)
+arrays = hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=3, max_side=5), elements=finite)
+
+
+def message(got, want, **options) -> str:
+    with pytest.raises(CheckFailed) as failure:
+        expect(got, want, "the result", **options)
+    return str(failure.value)
+
+
+@given(arrays)
+def test_an_array_equals_itself_in_either_precision(array):
+    expect(array, array.astype(np.float64), "the result")
+    expect(array.astype(np.float64), array, "the result")
+    assert equal(array, array.copy(), 0.0)
+
+
+@given(arrays, st.data())
+def test_one_changed_entry_is_found_and_named(array, data):
+    index = tuple(data.draw(st.integers(0, side - 1)) for side in array.shape)
+    changed = array.astype(np.float64).copy()
+    changed[index] += 1 + np.abs(array).max()
+    text = message(changed, array)
+    assert f"index {index}" in text
+    assert f"{array.astype(float)[index]:.5g}" in text
+    assert not equal(changed, array.astype(np.float64), 1e-3)
+
+
+@given(arrays)
+def test_a_share_of_nan_is_said(array):
+    broken = array.copy()
+    broken[(0,) * array.ndim] = np.nan
+    assert "NaN" in message(broken, array)
+
+
+def test_shapes_and_dtypes_are_said():
+    want = np.zeros((2, 3))
+    assert "shape (3, 2), expected (2, 3)" in message(np.zeros((3, 2)), want)
+    assert "dtype float64, expected float32" in message(want, want, dtype="float32")
+    assert "dtype int64" in message(np.zeros((2, 3), dtype=np.int64), want)
+    assert "dtype float64, expected bool" in message(want, want > 0)
+
+
+@pytest.mark.parametrize(
+    ("got", "word"),
+    [(None, "None"), (Opaque("numpy.ndarray"), "numpy.ndarray"), ([1, 2], "2 values"), (3.0, "float"), ("x", "str")],
+)
+def test_what_is_no_tensor_is_said(got, word):
+    text = message(got, np.zeros(2))
+    assert word in text
+    assert "torch.Tensor" in text
+
+
+def test_infinities_compare_by_sign():
+    inf = np.array([np.inf, -np.inf, 0.0])
+    expect(inf, inf, "the result")
+    assert "index (1,)" in message(np.array([np.inf, np.inf, 0.0]), inf)
+
+
+def test_a_pair_is_a_pair():
+    assert require_pair([1, 2], "`f`") == [1, 2]
+    for other in (None, [1], [1, 2, 3], np.zeros((2, 2))):
+        with pytest.raises(CheckFailed, match="expected a pair"):
+            require_pair(other, "`f`")

@@ -1,0 +1,39 @@
+"""The tables of checks and known mistakes: complete, consistent, and each known mistake caught and named as itself."""
+
+import pytest
+
+import autograder
+from autograder import registry
+
+CHECKS = registry.checks()
+MISTAKES = registry.misconceptions()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.piece}-{check.name}")
+def test_a_check_says_what_it_tests_and_is_worth_something(check):
+    assert check.points > 0
+    assert check.description.endswith((".", "…"))
+    assert len(check.description.split()) >= 5
+
+
+def test_names_are_unique():
+    names = [(check.piece, check.name) for check in CHECKS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("piece", registry.pieces())
+def test_every_piece_has_known_mistakes_with_hints(piece):
+    known = registry.misconceptions(piece)
+    assert len({m.id for m in known}) >= 6
+    for m in known:
+        assert m.hint.endswith((".", "…"))
+        assert len(m.hint) < 200
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m.piece}-{m.implementation.__name__}")
+def test_a_known_mistake_loses_points_and_is_named_as_itself(mistake):
+    for seed in (0, 11):
+        results = autograder.run_checks({mistake.piece: mistake.implementation}, piece=mistake.piece, seed=seed)
+        failed = [r for r in results if not r.passed]
+        assert failed
+        assert {r.diagnosis and r.diagnosis.id for r in failed} == {mistake.id}
