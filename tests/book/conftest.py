@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import functools
 import http.server
-import os
 import shutil
-import subprocess
-import sys
 import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from book_building import ROOT, Build, jupyter_book
 
-ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "test-book"
 
 
@@ -24,40 +19,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(1200))
-
-
-@dataclass(frozen=True)
-class Build:
-    """One run of jupyter-book: the site's folder, the exit status, all that was printed, and how long it took."""
-
-    html: Path
-    status: int
-    log: str
-    seconds: float
-
-    def pages(self) -> list[Path]:
-        """The pages that readers open, without the redirect at the root and the theme's own templates."""
-        found = (page.relative_to(self.html) for page in self.html.rglob("*.html"))
-        return sorted(self.html / page for page in found if page.parts[0] not in ("index.html", "_static"))
-
-
-def jupyter_book(source: Path, output: Path, *options: str) -> Build:
-    """Build strictly, as the Makefile does."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    environment.pop("TRANSFORMER_LAB_PIECES", None)
-    program = "from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "build", str(source), "-n", "-W", "--keep-going"]
-    started = time.monotonic()
-    run = subprocess.run(
-        [*command, "--path-output", str(output), *options],
-        capture_output=True,
-        text=True,
-        cwd=source,
-        env={**environment, "NO_COLOR": "1"},
-        check=False,
-    )
-    seconds = time.monotonic() - started
-    return Build(output / "_build" / "html", run.returncode, run.stdout + run.stderr, seconds)
 
 
 @pytest.fixture(scope="session")

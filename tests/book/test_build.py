@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import jupyter_book
-from test_cache import PAGE, write_small_book
-
-ROOT = Path(__file__).resolve().parents[2]
+from book_building import PAGE, ROOT, jupyter_book, write_small_book
 
 #: What takes longer than 20 s on an idle machine is made by a command into results/; this leaves room for a busy one.
 LONGEST_PAGE = 240.0

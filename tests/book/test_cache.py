@@ -9,70 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import jupyter_book
-
-ROOT = Path(__file__).resolve().parents[2]
-
-CONFIG = f"""
-title: A small book
-only_build_toc_files: true
-execute: {{execute_notebooks: cache, raise_on_error: true}}
-launch_buttons: {{thebe: false}}
-sphinx:
-  local_extensions: {{alt_text: {ROOT}/book/_ext, code_digest: {ROOT}/book/_ext, offline: {ROOT}/book/_ext}}
-  recursive_update: true
-  config:
-    code_digest_paths: [solutions]
-    code_digest_packages: [matplotlib, numpy]
-"""
-
-PAGE = """---
-jupytext: {text_representation: {extension: .md, format_name: myst}}
-kernelspec: {display_name: Python 3, language: python, name: python3}
----
-
-# A page
-
-```{code-cell} ipython3
----
-mystnb: {image: {alt: A rising line.}}
----
-import matplotlib.pyplot as plt
-from transformer_lab import pieces, plots
-
-plots.style()
-double = pieces.load("../solutions").double
-print("twice three is", double(3))
-plots.lines(plots.figure(), [0, 1, 2], {"twice": [double(n) for n in range(3)]})
-```
-"""
-
-SOLUTION = """---
-jupytext: {text_representation: {extension: .md, format_name: myst}}
-kernelspec: {display_name: Python 3, language: python, name: python3}
----
-
-```{code-cell} ipython3
-def double(n):
-    return 2 * n
-```
-"""
+from book_building import PAGE, ROOT, SOLUTION, jupyter_book, write_small_book
 
 
 @pytest.fixture
 def small_book(tmp_path) -> Path:
     """A book of one page that draws what one piece computes."""
     return write_small_book(tmp_path / "course", PAGE)
-
-
-def write_small_book(root: Path, page: str) -> Path:
-    (root / "solutions").mkdir(parents=True)
-    (root / "book").mkdir()
-    (root / "_config.yml").write_text(CONFIG)
-    (root / "_toc.yml").write_text("format: jb-book\nroot: book/page\n")
-    (root / "book" / "page.md").write_text(page)
-    (root / "solutions" / "01_double.md").write_text(SOLUTION)
-    return root
 
 
 def executed(build) -> int:
