@@ -56,6 +56,14 @@ def unmemorised():
         cache.cache_clear()
 
 
+@pytest.fixture
+def public_folder():
+    """A folder that every user may read, which pytest's are not; the sandbox of a grader that is root may be another's."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
 def run(kernel, code: str, seconds: float = 60) -> tuple[str, str]:
     """The status of ``code`` and all that it put out, as text."""
     outputs = []
@@ -448,9 +456,9 @@ def test_folders_of_running_graders_are_left_alone():
 # ------------------------------------------------------------------------------------------------- what is hidden, and without
 
 
-def test_the_course_is_hidden_inside_of_what_is_seen_but_not_the_environment_inside_of_it(monkeypatch, tmp_path):
+def test_the_course_is_hidden_inside_of_what_is_seen_but_not_the_environment_inside_of_it(monkeypatch, public_folder):
     """As with a checkout in /usr/src/course that holds its own .venv."""
-    system, course = tmp_path / "system", tmp_path / "system" / "course"
+    system, course = public_folder / "system", public_folder / "system" / "course"
     for folder in (course / "solutions", course / ".venv" / "lib", system / "lib"):
         folder.mkdir(parents=True)
     links, binds = sandbox._system()
@@ -502,13 +510,40 @@ def test_without_the_sandbox_it_is_the_same_kernel_in_a_folder_of_its_own(monkey
 # -------------------------------------------------------------------------------------------------------- what it says
 
 
-def test_a_kernel_that_can_not_start_says_why():
-    before = set(Path(tempfile.gettempdir()).glob("tpp-*"))
+def test_a_kernel_that_can_not_start_says_why(monkeypatch, public_folder):
+    monkeypatch.setattr(tempfile, "tempdir", str(public_folder))
     with pytest.raises(SandboxError, match=r"died while it started\. Its last words: .*(Memory|memory|map)"):
         sandbox.start(Limits(memory_bytes=30 << 20))
     with pytest.raises(SandboxError, match=r"no answer in 0\.01 seconds"):
         sandbox.start(startup_seconds=0.01)
-    assert set(Path(tempfile.gettempdir()).glob("tpp-*")) <= before
+    assert list(public_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["del kernel", "pass"], ids=["collected", "at exit"])
+def test_a_forgotten_kernel_is_closed(ending):
+    program = f"""
+        import gc, os, sys, types
+        autograder = sys.modules["autograder"] = types.ModuleType("autograder")
+        autograder.__path__ = [{str(Path(sandbox.__file__).parent)!r}]
+        from autograder import sandbox
+        kernel = sandbox.start()
+        print(kernel.manager.run_directory.path, flush=True)
+        if os.fork() == 0:
+            sys.exit()  # an ordinary end of a forked worker
+        os.wait()
+        assert kernel.is_alive()
+        {ending}
+        gc.collect()
+        print("collected")
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    run_folder, said = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
+    assert said == "collected"
+    assert not Path(run_folder).exists()
+    assert not host_processes(Path(run_folder).name)
 
 
 @pytest.mark.usefixtures("unmemorised")
