@@ -23,7 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Check your own pieces, make the stubs, grade a class.",
 )
-out, err = Console(), Console(stderr=True)
+# Rich takes 80 columns where there is no terminal: too few for a class's table in a log.
+WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 132
+out, err = Console(width=WIDTH), Console(stderr=True)
 
 CoursePath = Annotated[Path, typer.Option("--course", "-c", help="The nbgrader course folder.")]
 DEFAULT_COURSE = Path("build/course")
@@ -201,7 +203,7 @@ def grade(
     if sandbox == "none":
         err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")
     else:
-        for sentence in unenforced_limits(limits):
+        for sentence in unenforced_limits():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     place = Course(course.resolve())
     records = []
@@ -261,7 +263,7 @@ def _print_class(assignment: str, records: list[dict]) -> None:
     table.add_column("student", no_wrap=True)
     pieces = list(dict.fromkeys(result["piece"] for record in records for result in record["results"]))
     for piece in pieces:
-        table.add_column(piece, justify="right")
+        table.add_column(piece, justify="right", max_width=14, overflow="ellipsis", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("remark", overflow="fold", ratio=1)
     for record in records:

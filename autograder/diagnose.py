@@ -99,8 +99,8 @@ class _Candidate(LocalStudent):
         try:
             wanted = super().send(request)
         except StudentError as error:
-            same = theirs is not None and theirs.error is not None
-            if not same or (error.type_name, error.message) != (theirs.error.type_name, theirs.error.message):
+            other = theirs.error if theirs is not None else None
+            if other is None or (error.type_name, error.message) != (other.type_name, other.message):
                 raise _Differs from None
             raise
         if theirs is None or theirs.wanted is None or not equal(wanted, theirs.wanted, MATCHING_TOLERANCE):

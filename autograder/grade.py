@@ -104,8 +104,9 @@ def grade(
 
     seed = seeds.round_seed(course.root, assignment)
     tasks = [_task(course, s, assignment, base, seed, limits or sandbox.Limits(), sandboxed) for s in submissions]
-    records = {task.student: _finished(course, task) for task in tasks if not force}
-    open_tasks = [task for task in tasks if not records.get(task.student)]
+    finished = {} if force else {task.student: _finished(course, task) for task in tasks}
+    records = {student: record for student, record in finished.items() if record is not None}
+    open_tasks = [task for task in tasks if task.student not in records]
     done = len(tasks) - len(open_tasks)
     progress(done, len(tasks))
     for task, outcome in _judge_all(open_tasks, workers or os.cpu_count() or 1):

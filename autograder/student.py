@@ -222,8 +222,8 @@ def as_student(student: Any) -> Student:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float | None):
-    usable = seconds and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    if not usable:
+    timers = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not seconds or not timers:
         yield
         return
 

@@ -85,11 +85,11 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, Tensor):
         try:
-            dense = value.detach().cpu()
-            dense = (dense.float() if dense.dtype == torch.bfloat16 else dense).resolve_conj().resolve_neg().numpy()
+            dense = value.detach().cpu().resolve_conj().resolve_neg()
+            array = (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
         except (TypeError, RuntimeError):  # sparse, quantised, on no device: no array of numbers
             return {"opaque": f"torch.Tensor ({value.layout}, {value.dtype}, {value.device})"}
-        return {"array": _npy(dense)}
+        return {"array": _npy(array)}
     if isinstance(value, np.ndarray):
         return {"array": _npy(value)} if value.dtype.kind in _KINDS else {"opaque": "numpy.ndarray"}
     if isinstance(value, np.generic) and isinstance(value.item(), (bool, int, float, str)):
@@ -204,7 +204,7 @@ def run(namespace: Any, request: dict) -> dict:
     kwargs = {name: _live(value, probes) for name, value in request["kwargs"].items()}
     found: dict[str, Any] = {}
 
-    module = None
+    module: Any = None
     if request["init"] is not None:
         module = piece(*[_live(value, probes) for value in request["init"]])
         if not isinstance(module, nn.Module):

@@ -34,7 +34,7 @@ def gradients(function, *arrays) -> list[np.ndarray]:
     tensors = [torch.tensor(np.asarray(a, dtype=np.float64), requires_grad=True) for a in arrays]
     output = function(*tensors)
     (output * torch.from_numpy(cotangent(tuple(output.shape)))).sum().backward()
-    return [t.grad.numpy() for t in tensors]
+    return [tensor.grad.numpy() for tensor in tensors if tensor.grad is not None]
 
 
 def any_mask(rng, *shape) -> np.ndarray:
@@ -248,7 +248,8 @@ def _self_attention(rng):
 
 
 def _projected(x, state, mask=None):
-    return attention(*(x.astype(np.float64) @ state[f"w_{name}.weight"].T for name in "qkv"), mask)[0]
+    q, k, v = (x.astype(np.float64) @ state[f"w_{name}.weight"].T for name in "qkv")
+    return attention(q, k, v, mask)[0]
 
 
 @check("SelfAttention", points=2)

@@ -1,0 +1,114 @@
+"""Rebuilding a submission on the released notebook: the learner's answers and cells, everything else from the source."""
+
+import json
+
+import nbformat
+import pytest
+
+from autograder.intake import read_submission, rebuild
+from transformer_lab.cells import read_notebook
+
+ROOT = __import__("pathlib").Path(__file__).resolve().parents[2]
+STUB = read_notebook(ROOT / "notebooks/03_attention/03_attention.ipynb")
+ANSWER = "def softmax(scores, dim=-1):\n    return helper(scores, dim)"
+
+
+def copy():
+    return nbformat.from_dict(json.loads(json.dumps(STUB)))
+
+
+def cell(notebook, grade_id):
+    return next(c for c in notebook.cells if (c.metadata.get("nbgrader") or {}).get("grade_id") == grade_id)
+
+
+def sources(intake):
+    return [c.source for c in intake.notebook.cells]
+
+
+def test_an_untouched_stub_comes_back_as_it_is():
+    intake = rebuild(copy(), copy())
+    assert sources(intake) == [c.source for c in STUB.cells]
+    assert intake.remarks == []
+
+
+def test_answers_are_taken_and_tests_are_not():
+    theirs = copy()
+    cell(theirs, "softmax").source = ANSWER
+    for grade_id in ("test_softmax", "check_softmax"):
+        cell(theirs, grade_id).source = "pass"
+        cell(theirs, grade_id).metadata.tags = ["skip-execution"]
+    intake = rebuild(copy(), theirs)
+    assert cell(intake.notebook, "softmax").source == ANSWER
+    for grade_id in ("test_softmax", "check_softmax"):
+        assert cell(intake.notebook, grade_id) == cell(STUB, grade_id)
+
+
+def test_points_and_flags_come_from_the_source():
+    theirs = copy()
+    cell(theirs, "check_softmax").metadata.nbgrader.points = 1000
+    cell(theirs, "softmax").metadata.nbgrader.solution = False
+    cell(theirs, "softmax").metadata.nbgrader.schema_version = 99
+    intake = rebuild(copy(), theirs)
+    assert [c.metadata for c in intake.notebook.cells] == [c.metadata for c in STUB.cells]
+
+
+def test_an_added_cell_stays_before_what_it_stood_before():
+    theirs = copy()
+    place = theirs.cells.index(cell(theirs, "softmax"))
+    helper = nbformat.v4.new_code_cell("def helper(s, dim): ...", metadata={"tags": ["skip-execution"], "x": 1})
+    theirs.cells.insert(place, helper)
+    cell(theirs, "softmax").source = ANSWER
+    order = sources(rebuild(copy(), theirs))
+    assert order.index(helper.source) < order.index(ANSWER)
+    kept = next(c for c in rebuild(copy(), theirs).notebook.cells if c.source == helper.source)
+    assert kept.metadata == {}
+
+
+def test_answers_are_found_by_name_when_the_metadata_is_gone():
+    theirs = copy()
+    cell(theirs, "softmax").source = ANSWER
+    for c in theirs.cells:
+        c.metadata = nbformat.from_dict({})
+        c.pop("id", None)
+    intake = rebuild(copy(), theirs)
+    assert cell(intake.notebook, "softmax").source == ANSWER
+    assert any("lost its nbgrader metadata" in remark for remark in intake.remarks)
+    assert sources(intake).count(cell(STUB, "test_softmax").source) == 1
+
+
+def test_a_deleted_answer_stays_unwritten():
+    theirs = copy()
+    theirs.cells.remove(cell(theirs, "softmax"))
+    intake = rebuild(copy(), theirs)
+    assert "NotImplementedError" in cell(intake.notebook, "softmax").source
+    assert any("missing" in remark for remark in intake.remarks)
+
+
+def test_of_a_copied_answer_the_last_that_defines_the_piece_counts():
+    theirs = copy()
+    again = nbformat.from_dict(json.loads(json.dumps(cell(theirs, "softmax"))))
+    again.source = ANSWER
+    theirs.cells += [again, nbformat.from_dict({**json.loads(json.dumps(again)), "source": "# scratch"})]
+    intake = rebuild(copy(), theirs)
+    assert cell(intake.notebook, "softmax").source == ANSWER
+
+
+def test_copies_of_tests_are_dropped():
+    theirs = copy()
+    theirs.cells.append(nbformat.from_dict(json.loads(json.dumps(cell(theirs, "test_softmax")))))
+    assert sources(rebuild(copy(), theirs)) == [c.source for c in STUB.cells]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "not json", '{"cells": 3}', "\x00"])
+def test_what_is_no_notebook_gets_a_sentence(tmp_path, text):
+    path = tmp_path / "03_attention.ipynb"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="cannot be read as a notebook"):
+        read_submission(path)
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "03_attention.ipynb").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_submission(tmp_path / "03_attention.ipynb")
