@@ -280,7 +280,9 @@ def _public(cell: NotebookNode) -> list[Markup]:
 
 
 def _graded(cell: NotebookNode) -> bool:
-    return cell.cell_type == "code" and bool((cell.metadata.get("nbgrader") or {}).get("grade"))
+    """Whether a cell is worth points; nbgrader also grades the visible tests, for none."""
+    about = cell.metadata.get("nbgrader") or {}
+    return cell.cell_type == "code" and bool(about.get("grade") and about.get("points"))
 
 
 def _piece_name(cell: NotebookNode) -> str:

@@ -119,11 +119,11 @@ def convert_source(path: Path) -> NotebookNode:
 
 
 def graded_cells(path: Path) -> dict[str, float]:
-    """The points of every graded cell of a source or notebook, by grade id, in the notebook's order."""
+    """The points of every cell of a source or notebook that is worth some, by grade id, in the notebook's order."""
     return {
         _grade_id(cell): cell.metadata.nbgrader.points
         for cell in read_notebook(Path(path)).cells
-        if _nbgrader(cell).get("grade")
+        if _nbgrader(cell).get("grade") and _nbgrader(cell)["points"]
     }
 
 

@@ -437,7 +437,7 @@ def gradebook_scores(path: Path, assignment: str) -> tuple[dict[str, float], dic
             .join(GradeCell, Grade.cell_id == GradeCell.id)
             .join(SubmittedNotebook, Grade.notebook_id == SubmittedNotebook.id)
             .join(SubmittedAssignment, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
-            .filter(SubmittedAssignment.name == assignment)
+            .filter(SubmittedAssignment.name == assignment, GradeCell.max_score > 0)
         )
         pieces: dict[str, dict[str, float]] = {}
         for student, cell, score in rows:

@@ -377,7 +377,7 @@ def test_every_piece_has_its_three_cells(source):
         place = places[piece]
         answer, test, check = cells[place : place + 3]
         assert [test.id, check.id] == [f"test_{piece}", f"check_{piece}"]
-        for cell, solution, locked, grade in ((answer, 1, 0, 0), (test, 0, 1, 0), (check, 0, 1, 1)):
+        for cell, solution, locked, grade in ((answer, 1, 0, 0), (test, 0, 1, 1), (check, 0, 1, 1)):
             flags = cell.metadata.nbgrader
             assert cell.cell_type == "code"
             assert (flags.solution, flags.locked, flags.grade) == (bool(solution), bool(locked), bool(grade)), cell.id
@@ -386,6 +386,7 @@ def test_every_piece_has_its_three_cells(source):
         assert re.search(rf"\b(def|class) {piece}\b", answer.source)
         assert "### BEGIN SOLUTION" in answer.source
         assert "print(" in test.source.splitlines()[-1]
+        assert test.metadata.nbgrader.points == 0
         points = check.metadata.nbgrader.points
         assert check.source.splitlines() == [
             f"# The hidden checks of `{piece}` run here when this notebook is graded: {points} points.",
@@ -505,7 +506,8 @@ def test_gradebook_knows_the_points(built):
         assert sorted(assignment.name for assignment in gradebook.assignments) == [source.stem for source in SOURCES]
         for source in SOURCES:
             notebook = gradebook.find_notebook(source.stem, source.stem)
-            assert {cell.name: cell.max_score for cell in notebook.grade_cells} == release.graded_cells(source)
+            worth = {cell.name: cell.max_score for cell in notebook.grade_cells if cell.max_score}
+            assert worth == release.graded_cells(source)
             hidden = gradebook.find_source_cell(next(iter(release.graded_cells(source))), source.stem, source.stem)
             assert "award(globals()" in hidden.source, "plain nbgrader puts the hidden lines back from here"
 
