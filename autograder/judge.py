@@ -113,7 +113,7 @@ class _Session:
             return
         seconds = min(self.limits.cell_seconds, self._time_left())
         ran = run_cell(self.kernel, cell.source, seconds, self.limits.output_bytes)
-        cell.outputs = ran.outputs
+        cell.outputs = [_no_score(output) for output in ran.outputs] if is_test(cell.metadata) else ran.outputs
         if ran.stopped:
             name = _label(cell, index)
             sentence = {
@@ -197,6 +197,13 @@ class _Session:
 def strip_hidden(source: str) -> str:
     """The text of a graded cell without its hidden region."""
     return re.sub(r"\n?### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", source, flags=re.DOTALL).rstrip()
+
+
+def _no_score(output: NotebookNode) -> NotebookNode:
+    """The output of a visible test as a mere display: nbgrader takes a *result* for the cell's score."""
+    if output.output_type == "execute_result":
+        return nbformat.v4.new_output("display_data", data=output.data, metadata=output.metadata)
+    return output
 
 
 def _label(cell: NotebookNode, index: int) -> str:
