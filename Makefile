@@ -5,11 +5,11 @@ VENV   := .venv
 BIN    := $(CURDIR)/$(VENV)/bin
 COURSE := build/course
 BOOK   := build/book/_build/html/index.html
-PYTEST := $(BIN)/python -m pytest
+# One worker per processor; tests that share an expensive fixture share a worker.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # nbgrader starts programs by name.
 export PATH := $(BIN):$(PATH)
-export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

@@ -184,7 +184,7 @@ def answer(namespace: Any, request: str) -> str:
     """
     try:
         return dumps({"wanted": _tensors_only(run(namespace, loads(request)))})
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except (Exception, SystemExit) as error:
         return dumps({"error": describe(error)})
 
 

@@ -44,5 +44,6 @@ def test_most_known_mistakes_are_named(piece):
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
 def test_the_verdict_does_not_depend_on_the_seed(entry):
     for seed in MANY_SEEDS:
-        lost = [r for r in judged(entry, seed) if not r.passed]
+        results = autograder.run_checks(load(entry), piece=entry.piece, seed=seed, diagnosing=False)
+        lost = [r for r in results if not r.passed]
         assert bool(lost) == (entry.verdict == "wrong"), seed
