@@ -190,7 +190,7 @@ def test_the_pythons_named_are_those_allowed():
 
 
 def test_check_prints_what_the_readme_shows(results, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "out", Console(width=97))
+    monkeypatch.setattr(cli, "out", Console(width=90))
     cli._print_results(results)
     in_order(outputs(".venv/bin/autograder check notebooks/03_attention"), capsys.readouterr().out)
 
