@@ -184,7 +184,7 @@ def grade(
     ] = "bubblewrap",
     cell_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a cell.")] = 60.0,
     notebook_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a notebook.")] = 600.0,
-    memory: Annotated[float, typer.Option(min=1, help="Memory limit of a notebook in GB.")] = 4.0,
+    memory: Annotated[float, typer.Option(min=1, help="Memory limit of a notebook in GiB.")] = 4.0,
     force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
 ) -> None:
     """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
@@ -199,7 +199,7 @@ def grade(
 
     if sandbox not in ("bubblewrap", "none"):
         raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
-    limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 1e9))
+    limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 2**30))
     if sandbox == "none":
         err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")
     else:

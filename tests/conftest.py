@@ -30,8 +30,17 @@ def needs_sandbox():
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
+def chromium():
+    """A headless Chromium that fetches nothing of its own accord; one for all tests, as Playwright allows no second."""
+    from playwright.sync_api import sync_playwright
+
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
-        pytest.fail("Chromium is missing: apt-get install chromium")
-    return path
+        pytest.fail("These tests open pages in Chromium, which is not installed: apt-get install chromium.")
+    quiet = ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", *quiet], headless=True
+        )
+        yield browser
+        browser.close()

@@ -43,20 +43,3 @@ def site(book) -> str:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """A headless Chromium that fetches nothing of its own accord."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("These tests open the book in Chromium, which is not installed: apt-get install chromium.")
-    from playwright.sync_api import sync_playwright
-
-    quiet = ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", *quiet], headless=True
-        )
-        yield chromium
-        chromium.close()

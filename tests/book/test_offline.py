@@ -59,8 +59,8 @@ def ready(page, address: str) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_no_page_asks_another_host(book, site, browser, view):
-    with open_pages(browser, VIEWS[view]) as (page, trouble):
+def test_no_page_asks_another_host(book, site, chromium, view):
+    with open_pages(chromium, VIEWS[view]) as (page, trouble):
         for file in book.pages():
             name = file.relative_to(book.html).as_posix()
             ready(page, f"{site}/{name}")
@@ -77,8 +77,8 @@ def test_no_page_asks_another_host(book, site, browser, view):
 
 
 @pytest.mark.parametrize("view", ["phone, light"])
-def test_no_page_is_wider_than_a_phone(book, site, browser, view):
-    with open_pages(browser, VIEWS[view]) as (page, _):
+def test_no_page_is_wider_than_a_phone(book, site, chromium, view):
+    with open_pages(chromium, VIEWS[view]) as (page, _):
         for file in book.pages():
             name = file.relative_to(book.html).as_posix()
             ready(page, f"{site}/{name}")
@@ -86,8 +86,8 @@ def test_no_page_is_wider_than_a_phone(book, site, browser, view):
             assert width <= VIEWS[view]["viewport"]["width"] + 1, f"{name} is {width} pixels wide"
 
 
-def test_search_finds_softmax(site, browser):
-    with open_pages(browser, VIEWS["desktop, light"]) as (page, trouble):
+def test_search_finds_softmax(site, chromium):
+    with open_pages(chromium, VIEWS["desktop, light"]) as (page, trouble):
         page.goto(f"{site}/search.html?q=softmax")
         page.wait_for_selector("#search-results li a", timeout=15_000)
         hits = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.href)")
@@ -97,9 +97,9 @@ def test_search_finds_softmax(site, browser):
         assert not trouble
 
 
-def test_pages_open_from_the_disk(book, browser):
+def test_pages_open_from_the_disk(book, chromium):
     """Double-clicking a file works too: formulas, fonts and the search need no server."""
-    with open_pages(browser, VIEWS["desktop, light"]) as (page, trouble):
+    with open_pages(chromium, VIEWS["desktop, light"]) as (page, trouble):
         for file in book.pages():
             ready(page, file.as_uri())
             formulas = page.evaluate("() => document.querySelectorAll('span.math, div.math').length")
@@ -110,9 +110,9 @@ def test_pages_open_from_the_disk(book, browser):
         assert not trouble.foreign
 
 
-def test_the_blockade_works(site, browser):
+def test_the_blockade_works(site, chromium):
     """A page that does ask another host is caught."""
-    with open_pages(browser, VIEWS["desktop, light"]) as (page, trouble):
+    with open_pages(chromium, VIEWS["desktop, light"]) as (page, trouble):
         page.goto(f"{site}/search.html")
         page.evaluate(
             "() => { const i = new Image(); i.src = 'http://192.0.2.1/picture.png'; document.body.append(i); }"

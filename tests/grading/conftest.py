@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,16 +61,8 @@ class Browser:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("These tests open pages in Chromium, which is not installed: apt-get install chromium.")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield Browser(chromium)
-        chromium.close()
+def browser(chromium):
+    return Browser(chromium)
 
 
 @pytest.fixture(scope="session")

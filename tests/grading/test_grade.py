@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -153,17 +154,53 @@ def test_no_sandbox_no_grading(course, monkeypatch):
         grade.grade(course, "03_attention")
 
 
-def test_plain_nbgrader_autograde_gives_honest_submissions_the_same_scores(course, tmp_path):
-    honest = ("loops", "mask_after_softmax", "syntax_error", "own_helper")
-    release.write_source_course(tmp_path, ROOT / "solutions")
+def test_the_command_grades_and_says_where_things_are(course):
+    command = [
+        sys.executable,
+        "-m",
+        "autograder",
+        "grade",
+        "03_attention",
+        "-c",
+        course.root,
+        "--student",
+        "missing_scale",
+    ]
+    done = subprocess.run(
+        [*map(str, command), "--force", "--workers", "1"], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "6/20" in done.stdout
+    assert "missing-scale" in done.stdout
+    assert "√d_k" in (course.root / "feedback/missing_scale/03_attention/03_attention.html").read_text()
+    assert (course.root / "report/index.html").exists()
+
+
+def test_the_judge_can_take_the_place_of_nbgraders_execute(course, tmp_path):
+    release.write_source_course(tmp_path, [ROOT / "solutions/03_attention.md"])
+    with (tmp_path / "nbgrader_config.py").open("a") as config:
+        config.write("names = ['LimitOutput', 'SaveAutoGrades', 'AssignLatePenalties', 'CheckCellMetadata']\n")
+        config.write("ours = ['autograder.judge.Judge', *(f'nbgrader.preprocessors.{name}' for name in names)]\n")
+        config.write("c.Autograde.autograde_preprocessors = ours\n")
     release.generate_assignment(tmp_path, "03_attention")
     samples.write(tmp_path, ROOT / "notebooks", ["03_attention"])
-    for folder in (tmp_path / "submitted").iterdir():
-        if folder.name not in honest:
-            subprocess.run(["rm", "-r", str(folder)], check=True)
+    chosen = ("loops", "skipped_tests", "patched_tests")
+    nbgrader_autograde(tmp_path, chosen)
+    ours = records(course)
+    with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}", "transformer-piece-by-piece") as gradebook:
+        for student in chosen:
+            theirs = gradebook.find_submission("03_attention", student).score
+            assert theirs == ours[student, "03_attention"]["score"], student
+
+
+def nbgrader_autograde(root: Path, students: tuple[str, ...]) -> None:
+    """nbgrader's own command on these students' submissions to chapter 3."""
+    for folder in (root / "submitted").iterdir():
+        if folder.name not in students:
+            shutil.rmtree(folder)
     done = subprocess.run(
         [sys.executable, "-m", "nbgrader", "autograde", "03_attention", "--create"],
-        cwd=tmp_path,
+        cwd=root,
         env={**os.environ, "PATH": PATH},
         capture_output=True,
         text=True,
@@ -171,6 +208,14 @@ def test_plain_nbgrader_autograde_gives_honest_submissions_the_same_scores(cours
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_plain_nbgrader_autograde_gives_honest_submissions_the_same_scores(course, tmp_path):
+    honest = ("loops", "mask_after_softmax", "syntax_error", "own_helper")
+    release.write_source_course(tmp_path, ROOT / "solutions")
+    release.generate_assignment(tmp_path, "03_attention")
+    samples.write(tmp_path, ROOT / "notebooks", ["03_attention"])
+    nbgrader_autograde(tmp_path, honest)
     ours = records(course)
     with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}", "transformer-piece-by-piece") as gradebook:
         for student in honest:
