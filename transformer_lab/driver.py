@@ -38,14 +38,16 @@ WANTS = {
     "inputs": "the inputs as they are after the call",
     "input_grads": "d(Σ first result · cotangent)/d(input) for each input, None where no gradient arrives",
     "parameter_grads": "the same for each trainable parameter, by name",
+    "requires_grad": "whether the first result is part of a graph, as it is where gradients could flow back from it",
     "parameter_shapes": "the shape of each trainable parameter, by name",
+    "buffer_shapes": "the shape of each buffer, saved or not, by name",
     "state_names": "the names in the module's state_dict",
     "initial_state": "the module's state_dict as it was constructed",
     "calls": "the arguments of every call of a probe, by the probe's name",
 }
 
 
-MODULE_WANTS = {"parameter_grads", "parameter_shapes", "state_names", "initial_state"}
+MODULE_WANTS = {"parameter_grads", "parameter_shapes", "buffer_shapes", "state_names", "initial_state"}
 
 
 class Opaque:
@@ -219,7 +221,7 @@ def run(namespace: Any, request: dict) -> dict:
         for value in inputs:
             if isinstance(value, Tensor) and value.is_floating_point():
                 value.requires_grad_(True)
-    needs_call = set(wants) - {"initial_state", "parameter_shapes", "state_names"}
+    needs_call = set(wants) - {"initial_state", "parameter_shapes", "buffer_shapes", "state_names"}
     output = piece(*inputs, **kwargs) if needs_call else None
     if differentiate:
         _backward(output)
@@ -237,6 +239,11 @@ def run(namespace: Any, request: dict) -> dict:
             found[want] = {name: parameter.grad for name, parameter in module.named_parameters()}
         elif want == "parameter_shapes":
             found[want] = {n: list(p.shape) for n, p in module.named_parameters() if p.requires_grad}
+        elif want == "buffer_shapes":
+            found[want] = {n: list(b.shape) for n, b in module.named_buffers()}
+        elif want == "requires_grad":
+            first = _first(output)
+            found[want] = isinstance(first, Tensor) and first.requires_grad
         elif want == "state_names":
             found[want] = sorted(module.state_dict())
         elif want == "calls":
@@ -337,9 +344,13 @@ def _snapshot(output: Any) -> Any:
     return [_snapshot(item) for item in output] if isinstance(output, (tuple, list)) else output
 
 
+def _first(output: Any) -> Any:
+    return output[0] if isinstance(output, (tuple, list)) and output else output
+
+
 def _backward(output: Any) -> None:
     """Differentiate the first result; further ones, such as attention weights, are there to be looked at."""
-    first = output[0] if isinstance(output, (tuple, list)) and output else output
+    first = _first(output)
     if isinstance(first, Tensor) and first.requires_grad:
         (first * torch.from_numpy(cotangent(tuple(first.shape))).to(first.dtype)).sum().backward()
 

@@ -326,6 +326,35 @@ def test_no_gradient_where_none_arrives(piece):
     assert run({"f": piece}, "f", np.ones(3), want="input_grads") == [None]
 
 
+@pytest.mark.parametrize(
+    ("piece", "tracked"),
+    [
+        (lambda n: torch.zeros(n), False),
+        (lambda n: nn.Parameter(torch.zeros(n)), True),
+        (lambda n: (torch.zeros(n, requires_grad=True) * 2, torch.zeros(n)), True),
+        (lambda n: (torch.zeros(n), nn.Parameter(torch.zeros(n))), False),
+        (lambda n: None, False),
+    ],
+)
+def test_whether_a_result_is_part_of_a_graph(piece, tracked):
+    assert run({"f": piece}, "f", 3, want="requires_grad") is tracked
+
+
+def test_buffers_saved_or_not():
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+            self.register_buffer("saved", torch.zeros(2, 3))
+            self.inner = nn.Module()
+            self.inner.register_buffer("unsaved", torch.zeros(4), persistent=False)
+            self.plain = torch.zeros(5)
+
+    buffers, names = run({"T": Tables}, "T", init=[], want=("buffer_shapes", "state_names"))
+    assert buffers == {"saved": [2, 3], "inner.unsaved": [4]}
+    assert names == ["saved", "weight"]
+
+
 def test_each_input_is_a_tensor_of_its_own(rng):
     x = rng.normal(size=3)
     copy = x.copy()
@@ -513,7 +542,6 @@ def _raise(error):
         (ValueError("one\ntwo"), "ValueError", "one"),
         (NotImplementedError(), "NotImplementedError", ""),
         (SystemExit(3), "SystemExit", "3"),
-        (KeyboardInterrupt(), "KeyboardInterrupt", ""),
         (RecursionError("deep"), "RecursionError", "deep"),
         (Rude(), "Rude", ""),
     ],
@@ -521,6 +549,11 @@ def _raise(error):
 def test_whatever_a_piece_raises_is_answered(error, type_name, message):
     got = run({"f": lambda: _raise(error)}, "f")
     assert (got["type"], got["message"]) == (type_name, message)
+
+
+def test_an_interrupt_ends_the_request():
+    with pytest.raises(KeyboardInterrupt):
+        run({"f": lambda: _raise(KeyboardInterrupt())}, "f")
 
 
 def test_a_result_that_cannot_be_written_down_is_an_error():
