@@ -49,6 +49,13 @@ def any_mask(rng, *shape) -> np.ndarray:
     return mask
 
 
+def _require_dtype(got: np.ndarray, given: type, inputs: str, what: str) -> None:
+    """The dtype of the inputs, or float32, which is accepted for float64 inputs too."""
+    given = np.dtype(given)
+    kept = got.dtype in (given, np.dtype(np.float32))
+    require(kept, f"{given} {inputs} gave {what} of dtype {got.dtype}, expected {given}.")
+
+
 # ------------------------------------------------------------------------------------------------------------ softmax
 
 
@@ -70,11 +77,12 @@ def softmax_follows_the_axis_asked_for(student, rng):
             softmax(scores, dim),
             f"softmax of scores (3, 5, 4) along dim={dim}",
         )
+    expect(student.run("softmax", scores, 1), softmax(scores, 1), "softmax(scores, 1), the axis given by position,")
 
 
 @check("softmax", points=1)
 def softmax_survives_large_scores(student, rng):
-    """Scores of plus and minus thousands, and rows of very different size, neither overflow nor vanish."""
+    """Scores of plus and minus thousands and far beyond, and rows of very different size, neither overflow nor vanish."""
     scores = normal(rng, 6, 4)
     offsets = np.array([0, 1000, -1000, 5000, -5000, 120], dtype=np.float32)[:, None]
     expect(
@@ -85,6 +93,10 @@ def softmax_survives_large_scores(student, rng):
     )
     steep = normal(rng, 3, 5, scale=300)
     expect(student.run("softmax", steep), softmax(steep), "softmax of scores hundreds apart", tolerance=2e-3)
+    # The largest score stands alone: beside it, logsumexp and other right forms round to 0 and 1 as well.
+    huge = np.array([[4e4, 2e4, 3e4, -5e4], [3e30, 2e20, 7, -4e30], [-3e30, -1e30, -4e30, -2e30]], dtype=np.float32)
+    huge = rng.permuted(huge, axis=-1)
+    expect(student.run("softmax", huge), softmax(huge), "softmax of scores from ten thousands to 4e30")
 
 
 @check("softmax", points=1)
@@ -97,6 +109,11 @@ def softmax_gives_minus_infinity_no_weight(student, rng):
     require((got[np.isneginf(scores)] == 0).all(), "The weight of a score of −inf is small but not exactly 0.")
     down = np.ascontiguousarray(scores.T)
     expect(student.run("softmax", down, dim=0), softmax(down, 0), "softmax along dim=0 of scores with −inf")
+    low = np.array([[-np.inf, -20000, -20200, -20400], [-np.inf, -1e20, -2e20, -4e20]], dtype=np.float32)
+    low = rng.permuted(low, axis=-1)
+    got = student.run("softmax", low)
+    expect(got, softmax(low), "softmax of −inf beside scores far below zero")
+    require((got[np.isneginf(low)] == 0).all(), "The weight of −inf beside scores far below zero is not exactly 0.")
 
 
 @check("softmax", points=1)
@@ -106,12 +123,14 @@ def softmax_is_differentiable_and_leaves_its_input_alone(student, rng):
         scores = normal(rng, 4, 5, dtype=dtype)
         got, after = student.run("softmax", scores, want=("output", "inputs"))
         expect(got, softmax(scores), f"softmax of {dtype.__name__} scores")
-        require(got.dtype.itemsize <= scores.dtype.itemsize, f"float32 scores gave weights of dtype {got.dtype}.")
+        _require_dtype(got, dtype, "scores", "weights")
         expect(after[0], scores, "the scores after the call (were they changed in place?)", tolerance=0)
-        grads = student.run("softmax", scores, want="input_grads")
-        require(grads[0] is not None, "No gradient reaches the scores.")
-        want = gradients(lambda s: torch.softmax(s, -1), scores)
-        expect(grads[0], want[0], "the gradient of the scores")
+        blocked = np.where(any_mask(rng, 4, 5), scores, -np.inf).astype(dtype)
+        for given, what in ((scores, "the scores"), (blocked, "scores with −inf among them")):
+            grads = student.run("softmax", given, want="input_grads")
+            require(grads[0] is not None, f"No gradient reaches {what}.")
+            want = gradients(lambda s: torch.softmax(s, -1), given)
+            expect(grads[0], want[0], f"the gradient of {what}")
 
 
 # --------------------------------------------------------------------------------------- scaled_dot_product_attention
@@ -120,10 +139,10 @@ ATTENTION = "scaled_dot_product_attention"
 OUTPUT, WEIGHTS = "the output of attention", "the attention weights"
 
 
-def _qkv(rng, lead=(2, 3), queries=5, keys=7, width=None, scale=1.0, dtype=np.float32):
+def _qkv(rng, lead=(2, 3), queries=5, keys=7, width=None, values=None, scale=1.0, dtype=np.float32):
     """Queries, keys and values with no two sizes alike, none of them a size that one could have fixed in the code."""
     width = int(rng.integers(8, 13)) if width is None else width
-    values = int(rng.choice([4, 6, width + 1]))
+    values = int(rng.choice([4, 6, width + 1])) if values is None else values
     return (
         normal(rng, *lead, queries, width, scale=scale, dtype=dtype),
         normal(rng, *lead, keys, width, scale=scale, dtype=dtype),
@@ -170,13 +189,15 @@ def attention_obeys_a_mask(student, rng):
 
 @check(ATTENTION, points=1)
 def attention_broadcasts_masks(student, rng):
-    """Causal masks (L, L), padding masks (B, 1, 1, L_k) and an all-True mask are broadcast over the leading axes."""
+    """Masks of two, three and four axes are broadcast: causal (L, L), per head (H, L_q, L_k), padding (B, 1, 1, L_k)."""
     q, k, v = _qkv(rng, keys=5)
     causal = np.tril(np.ones((5, 5), dtype=bool))
     padding = np.arange(7) < rng.integers(2, 7, size=(2, 1, 1, 1))
     q2, k2, v2 = _qkv(rng)
     for a, b, c, mask, kind in (
         (q, k, v, causal, "a causal mask (L, L)"),
+        (q2, k2, v2, any_mask(rng, 3, 5, 7), "a mask (H, L_q, L_k)"),
+        (q2, k2, v2, any_mask(rng, 1, 7), "a mask (1, L_k)"),
         (q2, k2, v2, padding, "a padding mask (B, 1, 1, L_k)"),
         (q2, k2, v2, np.ones((1, 1, 1, 7), dtype=bool), "a mask that is True everywhere"),
     ):
@@ -188,15 +209,21 @@ def attention_broadcasts_masks(student, rng):
 
 @check(ATTENTION, points=1)
 def attention_takes_any_leading_axes(student, rng):
-    """No leading axis, one, two or three: the last two axes are length and width."""
-    for lead in ((), (4,), (2, 3), (2, 1, 3)):
-        q, k, v = _qkv(rng, lead, queries=int(rng.integers(2, 5)), keys=6)
+    """No leading axis, one, two or three; one query, one key; values as wide as the keys, and all of width one."""
+    some, wide = int(rng.integers(2, 5)), int(rng.integers(8, 13))
+    for lead, queries, keys, width, values in (
+        ((), some, 6, wide, wide),
+        ((4,), some, 6, None, None),
+        ((2, 3), 1, 6, None, None),
+        ((2, 1, 3), some, 6, 1, 1),
+        ((2,), 1, 1, None, None),
+    ):
+        q, k, v = _qkv(rng, lead, queries=queries, keys=keys, width=width, values=values)
         output, weights = _attend(student, q, k, v)
         right = attention(q, k, v)
-        expect(output, right[0], f"{OUTPUT} with leading axes {lead}")
-        expect(weights, right[1], f"{WEIGHTS} with leading axes {lead}")
-    q, k, v = _qkv(rng, (2,), queries=1, keys=1)
-    expect(_attend(student, q, k, v)[0], v, f"{OUTPUT} for a single key")
+        sizes = f"for q {q.shape}, k {k.shape} and v {v.shape}"
+        expect(output, right[0], f"{OUTPUT} {sizes}")
+        expect(weights, right[1], f"{WEIGHTS} {sizes}")
 
 
 @check(ATTENTION, points=1)
@@ -209,40 +236,59 @@ def attention_survives_large_scores(student, rng):
             right = attention(q, k, v, mask)
             expect(weights, right[1], f"{WEIGHTS} for large scores", tolerance=2e-3)
             expect(output, right[0], f"{OUTPUT} for large scores", tolerance=2e-3)
+    # Allowed scores just above −1000 beside blocked ones near 1000.
+    low, high = rng.uniform(-990, -950, size=4), rng.uniform(900, 1000, size=3)
+    mask = np.concatenate([any_mask(rng, 2, 3, 5, 4), np.zeros((2, 3, 5, 3), dtype=bool)], axis=-1)
+    order = rng.permutation(7)
+    k, mask, width = np.concatenate([low, high])[order], mask[..., order], int(rng.integers(8, 13))
+    direction = normal(rng, width, dtype=np.float64)
+    q = np.tile(direction * np.sqrt(width) / (direction @ direction), (2, 3, 5, 1))
+    k = np.tile(k[:, None] * direction, (2, 3, 1, 1))
+    v = normal(rng, 2, 3, 7, 6, dtype=np.float64)
+    output, weights = _attend(student, q, k, v, mask)
+    right, kind = attention(q, k, v, mask), "for allowed scores near −1000 and blocked ones near 1000"
+    expect(weights, right[1], f"{WEIGHTS} {kind}", tolerance=2e-3)
+    require((weights[~mask] == 0).all(), f"A blocked key has a weight that is small but not exactly 0 {kind}.")
+    expect(output, right[0], f"{OUTPUT} {kind}", tolerance=2e-3)
 
 
 @check(ATTENTION, points=1)
 def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
     """Gradients reach q, k and v from the output; inputs stay as they are; two calls agree; float64 is kept."""
-    for dtype in (np.float32, np.float64):
+    for dtype, masked in ((np.float32, True), (np.float64, True), (np.float32, False)):
         q, k, v = _qkv(rng, dtype=dtype)
-        mask = any_mask(rng, 2, 3, 5, 7)
-        got, again, after = student.run(ATTENTION, q, k, v, mask, want=("output", "again", "inputs"))
+        mask = any_mask(rng, 2, 3, 5, 7) if masked else None
+        inputs, kind = ((q, k, v, mask), "with a mask") if masked else ((q, k, v), "without a mask")
+        got, again, after = student.run(ATTENTION, *inputs, want=("output", "again", "inputs"))
         output, weights = require_pair(got, f"`{ATTENTION}`")
-        right = attention(q, k, v, mask)
-        expect(output, right[0], f"{OUTPUT} of {dtype.__name__} inputs")
-        expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs")
-        require(output.dtype.itemsize <= q.dtype.itemsize, f"float32 inputs gave an output of dtype {output.dtype}.")
-        for name, was, now in zip(("q", "k", "v", "mask"), (q, k, v, mask), after, strict=True):
+        right = attention(*inputs)
+        expect(output, right[0], f"{OUTPUT} of {dtype.__name__} inputs {kind}")
+        expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs {kind}")
+        _require_dtype(output, dtype, "inputs", "an output")
+        _require_dtype(weights, dtype, "inputs", "weights")
+        for name, was, now in zip(("q", "k", "v", "mask"), inputs, after, strict=False):
             expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
         expect(require_pair(again, f"`{ATTENTION}`")[0], output, f"{OUTPUT} in a second call")
-        grads = student.run(ATTENTION, q, k, v, mask, want="input_grads")
+        grads = student.run(ATTENTION, *inputs, want="input_grads")
 
         def reference(q, k, v, mask=mask):
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
-            return torch.softmax(scores.masked_fill(torch.from_numpy(~mask), float("-inf")), -1) @ v
+            if mask is not None:
+                scores = scores.masked_fill(torch.from_numpy(~mask), float("-inf"))
+            return torch.softmax(scores, -1) @ v
 
         for name, grad, want in zip("qkv", grads, gradients(reference, q, k, v), strict=False):
-            require(grad is not None, f"No gradient reaches `{name}`.")
-            expect(grad, want, f"the gradient of `{name}`")
+            require(grad is not None, f"No gradient reaches `{name}` {kind}.")
+            expect(grad, want, f"the gradient of `{name}` {kind}")
 
 
 # ------------------------------------------------------------------------------------------------------ SelfAttention
 
 
-def _self_attention(rng):
-    """Input (B, L, D), init (D, K) and the three projections, all sizes different."""
-    d_model, d_k, length = int(rng.integers(8, 11)), int(rng.integers(5, 8)), 4
+def _self_attention(rng, d_k=None):
+    """Input (B, L, D), init (D, K) and the three projections, all sizes different unless ``d_k`` is given; then D is 9."""
+    d_model, length = (int(rng.integers(8, 11)) if d_k is None else 9), 4
+    d_k = int(rng.integers(5, 8)) if d_k is None else d_k
     state = {f"w_{name}.weight": normal(rng, d_k, d_model, scale=d_model**-0.5) for name in "qkv"}
     return normal(rng, 3, length, d_model), (d_model, d_k), state
 
@@ -255,34 +301,49 @@ def _projected(x, state, mask=None):
 @check("SelfAttention", points=2)
 def self_attention_projects_and_attends(student, rng):
     """Queries, keys and values are one projection each of the same x, and the output is their attention (B, L, K)."""
-    for batch in (3, 1):
-        x, init, state = _self_attention(rng)
+    for batch, d_k in ((3, None), (1, None), (2, 9), (2, 13)):
+        x, init, state = _self_attention(rng, d_k)
         got = student.run("SelfAttention", x[:batch], init=init, state=state)
-        expect(got, _projected(x[:batch], state), "the output of SelfAttention")
+        what = f"the output of SelfAttention{init} for x {x[:batch].shape}"
+        expect(got, _projected(x[:batch], state), what)
 
 
 @check("SelfAttention", points=1)
 def self_attention_hands_the_mask_on(student, rng):
-    """A mask for every sentence (B, L, L), or one for all (L, L), reaches attention."""
+    """A mask for every sentence (B, L, L), or one for all (L, L), reaches attention, in training too, and stays as it is."""
     x, init, state = _self_attention(rng)
     length = x.shape[1]
     causal = np.tril(np.ones((length, length), dtype=bool))
-    for mask in (causal, any_mask(rng, 3, length, length), np.arange(length) < np.array([4, 2, 3])[:, None, None]):
-        got = student.run("SelfAttention", x, mask, init=init, state=state)
-        expect(got, _projected(x, state, mask), f"the output of SelfAttention with a mask {mask.shape}")
+    padding = np.arange(length) < np.array([4, 2, 3])[:, None, None]
+    for mask in (causal, any_mask(rng, 3, length, length), padding, any_mask(rng, 1, length)):
+        for mode in ("eval", "train"):
+            call = {"init": init, "state": state, "mode": mode, "want": ("output", "inputs")}
+            got, after = student.run("SelfAttention", x, mask, **call)
+            what = f"the output of SelfAttention with a mask {mask.shape}{' while training' * (mode == 'train')}"
+            expect(got, _projected(x, state, mask), what)
+            expect(after[1], mask, "`mask` after the call (was it changed in place?)", tolerance=0)
 
 
 @check("SelfAttention", points=1)
 def self_attention_has_exactly_three_projections(student, rng):
-    """The parameters are w_q.weight, w_k.weight and w_v.weight, each (d_k, d_model), and no bias."""
+    """The parameters are w_q.weight, w_k.weight and w_v.weight, each (d_k, d_model), initialised, and no bias."""
     _, (d_model, d_k), state = _self_attention(rng)
-    shapes = student.run("SelfAttention", init=(d_model, d_k), want="parameter_shapes")
-    missing, extra = sorted(set(state) - set(shapes)), sorted(set(shapes) - set(state))
+    shapes, names, buffers, initial = student.run(
+        "SelfAttention",
+        init=(d_model, d_k),
+        want=("parameter_shapes", "state_names", "buffer_shapes", "initial_state"),
+    )
+    found = set(shapes) | (set(names) - set(buffers))  # frozen parameters are no trainable ones, but are saved
+    missing, extra = sorted(set(state) - set(shapes)), sorted(found - set(state))
     require(not missing, f"SelfAttention has no trainable {', '.join(missing)}; it has {', '.join(shapes) or 'none'}.")
     require(not extra, f"SelfAttention also has {', '.join(extra)}.")
     for name, shape in shapes.items():
         require(
             shape == [d_k, d_model], f"{name} has shape {tuple(shape)}, expected (d_k, d_model) = {(d_k, d_model)}."
+        )
+        require(
+            np.ptp(initial[name]) > 0,
+            f"All entries of a new {name} are {initial[name].flat[0]:g}: leave the weights as nn.Linear draws them.",
         )
 
 
@@ -292,8 +353,9 @@ def self_attention_trains_all_its_projections(student, rng):
     x, init, state = _self_attention(rng)
     names = list(state)
     call = {"init": init, "state": state, "mode": "train"}
-    got, after = student.run("SelfAttention", x, want=("output", "inputs"), **call)
+    got, again, after = student.run("SelfAttention", x, want=("output", "again", "inputs"), **call)
     expect(got, _projected(x, state), "the output of SelfAttention in training mode")
+    expect(again, got, "the output of SelfAttention in a second call")
     expect(after[0], x, "`x` after the call (was it changed in place?)", tolerance=0)
     x_grads, grads = student.run("SelfAttention", x, want=("input_grads", "parameter_grads"), **call)
 

@@ -433,6 +433,17 @@ class TableInAnEmbedding(_Embedding):
 
 
 @misconception(
+    EMBED,
+    "table-not-a-buffer",
+    "The table of positions is no buffer, so it stays behind when the module moves to another device: in __init__, "
+    "register_buffer(…, persistent=False).",
+)
+class TableInAPlainAttribute(_Embedding):
+    def make_table(self, table):
+        self.table = table
+
+
+@misconception(
     EMBED, "no-dropout", "Dropout is never applied: it acts on the sum of token and position while training."
 )
 class NoDropout(_Embedding):
@@ -524,8 +535,18 @@ class PaddingForgotten(_Embedding):
 
 @misconception(
     EMBED,
+    "padding-zero-taken-for-none",
+    "pad_id=0 is taken for no padding at all, because 0 counts as False: ask `is not None`, or hand pad_id on as it is.",
+)
+class PaddingZeroTakenForNone(_Embedding):
+    def make_token(self, vocab_size, d_model, pad_id):
+        return TokenEmbedding(vocab_size, d_model, pad_id or None)
+
+
+@misconception(
+    EMBED,
     "gradient-cut",
-    "The token table receives no gradient: something detaches it (detach, .data, no_grad or a NumPy detour).",
+    "The token table receives no gradient: something freezes or detaches it (requires_grad, detach, .data, no_grad, NumPy).",
 )
 class GradientCut(_Embedding):
     def add(self, tokens, token_ids):

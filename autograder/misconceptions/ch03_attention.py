@@ -342,6 +342,24 @@ def fill_of_minus_hundred(q, k, v, mask=None):
 
 
 @misconception(
+    ATTENTION,
+    "fill-too-small",
+    "Blocked scores are set to a number that allowed scores come near or fall below, so that they keep weight: use −∞.",
+)
+def fill_of_minus_five_hundred(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q, k), mask, -500.0), v)
+
+
+@misconception(
+    ATTENTION,
+    "fill-too-small",
+    "Blocked scores are set to about −1000, and allowed scores may be as low, so that blocked keys keep weight: use −∞.",
+)
+def fill_of_minus_thousand(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q, k), mask, -1000.0), v)
+
+
+@misconception(
     ATTENTION, "scores-returned", "The second result holds the scores: return the weights, after the softmax."
 )
 def scores_returned(q, k, v, mask=None):
@@ -471,10 +489,28 @@ def always_causal(q, k, v, mask=None):
 @misconception(
     ATTENTION,
     "gradient-cut",
+    "No gradient reaches q: something detaches it (detach, .data, no_grad or NumPy).",
+)
+def queries_cut(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q.detach(), k), mask), v)
+
+
+@misconception(
+    ATTENTION,
+    "gradient-cut",
     "No gradient reaches k: something detaches it (detach, .data, no_grad or NumPy).",
 )
 def keys_cut(q, k, v, mask=None):
     return _finish(_blocked(_scores(q, k.detach()), mask), v)
+
+
+@misconception(
+    ATTENTION,
+    "gradient-cut",
+    "No gradient reaches v: something detaches it (detach, .data, no_grad or NumPy).",
+)
+def values_cut(q, k, v, mask=None):
+    return _finish(_blocked(_scores(q, k), mask), v.detach())
 
 
 @misconception(
@@ -489,9 +525,9 @@ def everything_cut(q, k, v, mask=None):
 @misconception(
     ATTENTION,
     "gradient-cut",
-    "Gradients don't reach q, k and v: something detaches them (detach, .data, no_grad or NumPy).",
+    "No gradient reaches q and k: something detaches the scores or the weights (detach, .data, no_grad or NumPy).",
 )
-def gradient_cut(q, k, v, mask=None):
+def weights_cut(q, k, v, mask=None):
     return _finish(_blocked(_scores(q.detach(), k.detach()), mask), v)
 
 
