@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autograder import seeds
+from autograder.registry import title
 from autograder.runner import run_checks
 
 
@@ -30,7 +31,7 @@ def award(namespace: Any, piece: str) -> float:
 def line(result) -> str:
     """One result as the learner reads it."""
     mark = "✓" if result.passed else "✗"
-    text = f"{mark} {result.check.replace('_', ' ')} ({result.earned:g}/{result.points:g})"
+    text = f"{mark} {title(result.piece, result.check)} ({result.earned:g}/{result.points:g})"
     if result.message:
         text += f": {result.message}"
     if result.diagnosis:

@@ -89,6 +89,8 @@ def _which(registry, path: Path, piece: str | None, chapter: str | None) -> list
 
 
 def _print_results(results) -> None:
+    from autograder.registry import title
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("piece", style="bold", no_wrap=True)
     table.add_column("check", overflow="fold")
@@ -99,7 +101,7 @@ def _print_results(results) -> None:
         name = result.piece if result.piece != before else ""
         before = result.piece
         mark = "[green]ok[/]" if result.passed else "[red]FAILED[/]"
-        table.add_row(name, result.check.replace("_", " "), f"{result.earned:g}/{result.points:g}", mark)
+        table.add_row(name, title(result.piece, result.check), f"{result.earned:g}/{result.points:g}", mark)
     out.print(table)
     failed = [result for result in results if not result.passed]
     for piece in dict.fromkeys(result.piece for result in failed):

@@ -27,6 +27,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from autograder.registry import title
+
 #: A page holds no more of one text, one table or one picture than this many characters, and no more lines of a text.
 MAX_TEXT, MAX_LINES, MAX_CODE, MAX_HTML, MAX_IMAGE = 8_000, 120, 60_000, 40_000, 2_000_000
 
@@ -93,7 +95,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"sentence": sentence, "number": number, "share": share, "count": count}
+    made.filters |= {"sentence": sentence, "number": number, "share": share, "count": count, "title_of": title}
     made.globals["content_policy"] = CONTENT_POLICY
     return made
 

@@ -45,6 +45,15 @@ _checks: list[Check] = []
 _misconceptions: list[Misconception] = []
 
 
+def title(piece: str, check: str) -> str:
+    """A check's name as words, without those that only repeat the piece's: "obeys a mask" of attention_obeys_a_mask."""
+    repeated = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", piece)}
+    words = check.split("_")
+    while len(words) > 1 and words[0] in repeated:
+        words.pop(0)
+    return " ".join(words)
+
+
 def check(piece: str, points: float) -> Callable:
     """Register a function ``(student, rng)`` as a hidden check of ``piece``, worth ``points``."""
 

@@ -21,6 +21,14 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+def test_a_title_does_not_repeat_the_piece():
+    assert registry.title("scaled_dot_product_attention", "attention_obeys_a_mask") == "obeys a mask"
+    assert registry.title("SelfAttention", "self_attention_hands_the_mask_on") == "hands the mask on"
+    assert registry.title("softmax", "softmax") == "softmax"
+    titles = [(check.piece, registry.title(check.piece, check.name)) for check in CHECKS]
+    assert len(set(titles)) == len(titles)
+
+
 @pytest.mark.parametrize("piece", registry.pieces())
 def test_every_piece_has_known_mistakes_with_hints(piece):
     known = registry.misconceptions(piece)

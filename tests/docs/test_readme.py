@@ -197,7 +197,7 @@ def test_check_prints_what_the_readme_shows(results, monkeypatch, capsys):
 
 def test_grade_prints_what_the_readme_shows(results, monkeypatch, capsys):
     record = {
-        "student": "ada",
+        "student": "s001",
         "results": [result.as_dict() for result in results],
         "score": sum(result.earned for result in results),
         "max_score": sum(result.points for result in results),

@@ -56,7 +56,7 @@ def test_the_doubled_exponent_is_diagnosed(tmp_path):
     (tmp_path / "pe.py").write_text(DOUBLED)
     done = autograder("check", tmp_path / "pe.py")
     assert done.returncode == 1
-    assert "halved twice" in done.stdout
+    assert "doubled twice" in done.stdout
     assert "loop variable already steps by two" in done.stdout
     assert "3 of 8 points" in done.stdout
 

@@ -167,7 +167,12 @@ def test_the_command_grades_and_says_where_things_are(course):
         "missing_scale",
     ]
     done = subprocess.run(
-        [*map(str, command), "--force", "--workers", "1"], capture_output=True, text=True, timeout=200, check=False
+        [*map(str, command), "--force", "--workers", "1"],
+        env={**os.environ, "COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "6/20" in done.stdout
