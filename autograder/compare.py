@@ -49,6 +49,8 @@ def expect(got: Any, want: Any, what: str, *, tolerance: float = TOLERANCE, dtyp
         want.dtype.kind == "f"
     )
     require(same_kind, f"{_capital(what)}: dtype {got.dtype}, expected {_kind(want)}.")
+    coarse = got.dtype.kind == "f" and got.dtype.itemsize < 4 <= want.dtype.itemsize
+    require(not coarse, f"{_capital(what)}: dtype {got.dtype} is too coarse, expected float32 or float64.")
     if want.size == 0:
         return
     a, b = got.astype(np.float64), want.astype(np.float64)
@@ -62,16 +64,21 @@ def expect(got: Any, want: Any, what: str, *, tolerance: float = TOLERANCE, dtyp
         wrong = ~((a == b) | (np.abs(a - b) <= allowed) | (np.isnan(a) & np.isnan(b)))
     if wrong.any():
         index = _first(wrong)
+        pair = (got[index], want[index]) if want.dtype.kind == "b" else (f"{a[index]:.5g}", f"{b[index]:.5g}")
+        with np.errstate(invalid="ignore"):
+            small = bool(np.abs(a - b)[wrong].max() <= 20 * allowed)
         raise CheckFailed(
-            f"{_capital(what)}: first difference at index {index}: got {a[index]:.5g}, expected {b[index]:.5g} "
+            f"{_capital(what)}: first difference at index {index}: got {pair[0]}, expected {pair[1]} "
             f"(shape {shape}, {100 * wrong.mean():.3g} % of the entries differ)."
+            + (" All differences are small: is something rounded, or in half precision?" if small else "")
         )
 
 
 def require_array(got: Any, what: str) -> None:
     """Fail unless ``got`` came from one tensor."""
     if isinstance(got, Opaque):
-        raise CheckFailed(f"{_capital(what)}: a {got.type_name} came back, expected a torch.Tensor.")
+        wanted = "a dense torch.Tensor on the CPU" if got.type_name.startswith("torch.Tensor") else "a torch.Tensor"
+        raise CheckFailed(f"{_capital(what)}: a {got.type_name} came back, expected {wanted}.")
     if got is None:
         raise CheckFailed(
             f"{_capital(what)}: None came back, expected a torch.Tensor (is the return statement missing?)."

@@ -215,7 +215,8 @@ def drops_entries_of_the_sum_while_training(student, rng):
     share = float(dropped.mean())
     # 40·15·6 entries: five standard deviations are below 0.05.
     require(
-        abs(share - rate) < 0.05, f"With dropout={rate:g}, {100 * share:.0f} % of the entries are zero in training."
+        abs(share - rate) < 0.05,
+        f"With dropout={rate:g}, {100 * share:.0f} % of the entries are zero in training, expected {100 * rate:.0f} %.",
     )
     expect(
         got, np.where(dropped, 0.0, whole / (1 - rate)), "the entries that dropout leaves, scaled by 1/(1 − dropout)"
@@ -249,9 +250,15 @@ def keeps_the_table_of_positions_out_of_the_weights(student, rng):
     shape = tuple(shapes[TABLE])
     require(shape == (vocab, d_model), f"{TABLE} has shape {shape}, expected {(vocab, d_model)}.")
     require(
-        sum(int(np.prod(size)) for size in buffers.values()) >= max_len * d_model,
-        "No buffer holds the table of max_len positions, so that it would not follow the module to another device: "
+        buffers,
+        "No buffer holds the table of positions, so that it would not follow the module to another device: "
         "make it in __init__ and keep it with register_buffer(…, persistent=False).",
+    )
+    kept, needed = sum(int(np.prod(size)) for size in buffers.values()), max_len * d_model
+    require(
+        kept >= needed,
+        f"The buffers hold {kept} numbers, but the table of max_len={max_len} positions has {needed}: make it in "
+        "__init__, for max_len positions.",
     )
 
 

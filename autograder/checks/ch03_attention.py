@@ -183,7 +183,7 @@ def attention_obeys_a_mask(student, rng):
         output, weights = _attend(student, q, k, v, mask)
         right = attention(q, k, v, mask)
         expect(weights, right[1], f"{WEIGHTS} with a mask")
-        require((weights[~mask] == 0).all(), "A blocked key has a weight that is small but not exactly 0.")
+        require((weights[~mask] == 0).all(), "A blocked key has a weight that is small but not exactly 0. −∞ gives 0.")
         expect(output, right[0], f"{OUTPUT} with a mask")
 
 
@@ -248,7 +248,10 @@ def attention_survives_large_scores(student, rng):
     output, weights = _attend(student, q, k, v, mask)
     right, kind = attention(q, k, v, mask), "for allowed scores near −1000 and blocked ones near 1000"
     expect(weights, right[1], f"{WEIGHTS} {kind}", tolerance=2e-3)
-    require((weights[~mask] == 0).all(), f"A blocked key has a weight that is small but not exactly 0 {kind}.")
+    require(
+        (weights[~mask] == 0).all(),
+        "Where allowed scores are near −1000, a blocked key has a weight that is small but not exactly 0. −∞ gives 0.",
+    )
     expect(output, right[0], f"{OUTPUT} {kind}", tolerance=2e-3)
 
 

@@ -323,40 +323,20 @@ def blocked_minus_one(q, k, v, mask=None):
     return _finish(scores if mask is None else scores - (~mask).to(scores.dtype), v)
 
 
-@misconception(
-    ATTENTION,
-    "fill-too-small",
-    "Blocked scores are lowered too little to vanish beside large scores, or keep a little weight: use −∞.",
-)
-def fill_of_minus_ten(q, k, v, mask=None):
-    return _finish(_blocked(_scores(q, k), mask, -10.0), v)
+def _filled(fill):
+    @misconception(
+        ATTENTION,
+        "fill-too-small",
+        "Blocked scores are lowered too little: allowed ones come near or below, so that blocked keys keep weight. Use −∞.",
+    )
+    def fill_too_small(q, k, v, mask=None):
+        return _finish(_blocked(_scores(q, k), mask, fill), v)
+
+    return fill_too_small
 
 
-@misconception(
-    ATTENTION,
-    "fill-too-small",
-    "Blocked scores are lowered too little to vanish beside large scores, or keep a little weight: use −∞.",
-)
-def fill_of_minus_hundred(q, k, v, mask=None):
-    return _finish(_blocked(_scores(q, k), mask, -100.0), v)
-
-
-@misconception(
-    ATTENTION,
-    "fill-too-small",
-    "Blocked scores are set to a number that allowed scores come near or fall below, so that they keep weight: use −∞.",
-)
-def fill_of_minus_five_hundred(q, k, v, mask=None):
-    return _finish(_blocked(_scores(q, k), mask, -500.0), v)
-
-
-@misconception(
-    ATTENTION,
-    "fill-too-small",
-    "Blocked scores are set to about −1000, and allowed scores may be as low, so that blocked keys keep weight: use −∞.",
-)
-def fill_of_minus_thousand(q, k, v, mask=None):
-    return _finish(_blocked(_scores(q, k), mask, -1000.0), v)
+# One for each order of magnitude: where they fail, their numbers differ.
+FILLS_TOO_SMALL = [_filled(fill) for fill in (-10.0, -20.0, -50.0, -100.0, -500.0, -1000.0)]
 
 
 @misconception(

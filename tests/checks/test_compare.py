@@ -52,6 +52,19 @@ def test_shapes_and_dtypes_are_said():
     assert "dtype float64, expected bool" in message(want, want > 0)
 
 
+def test_half_precision_is_said():
+    want = np.linspace(0, 1, 30)
+    assert "dtype float16 is too coarse" in message(want.astype(np.float16), want)
+    assert "half precision?" in message(want.astype(np.float16).astype(np.float32), want)
+    assert "half precision?" not in message(want + 0.1, want)
+    assert "half precision?" not in message(want * np.nan_to_num(np.inf), want)
+
+
+def test_booleans_are_shown_as_such():
+    text = message(np.array([True, True]), np.array([True, False]), tolerance=0)
+    assert "got True, expected False" in text
+
+
 @pytest.mark.parametrize(
     ("got", "word"),
     [(None, "None"), (Opaque("numpy.ndarray"), "numpy.ndarray"), ([1, 2], "2 values"), (3.0, "float"), ("x", "str")],
