@@ -130,6 +130,71 @@ positional_encoding = torch.no_grad()(
 """,
 )
 
+BANK.right(
+    "view-of-long-table",
+    "A view of a shared table of 4096 rows.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+_long = {}
+
+
+def positional_encoding(seq_len, d_model):
+    if d_model not in _long:
+        _long[d_model] = _right(4096, d_model)
+    return _long[d_model][:seq_len]
+""",
+)
+
+BANK.right(
+    "vmap",
+    "One row for one position, mapped over positions in float32.",
+    """
+def _row(p, freq):
+    return torch.stack((torch.sin(p * freq), torch.cos(p * freq)), -1).flatten()
+
+
+def positional_encoding(seq_len, d_model):
+    freq = 10000.0 ** -(torch.arange(0, d_model, 2) / d_model)
+    return torch.vmap(_row, in_dims=(0, None))(torch.arange(seq_len).float(), freq)
+""",
+)
+
+BANK.right(
+    "float32-division",
+    "The power and the division in float32, as tutorials have it.",
+    """
+def positional_encoding(seq_len, d_model):
+    t = torch.zeros(seq_len, d_model)
+    pos = torch.arange(seq_len, dtype=torch.float).reshape(-1, 1)
+    x = pos / torch.pow(10000, torch.arange(0, d_model, 2, dtype=torch.float) / d_model)
+    t[:, 0::2] = torch.sin(x)
+    t[:, 1::2] = torch.cos(x)
+    return t
+""",
+)
+
+BANK.right(
+    "lru-cached",
+    "Remembers its tables and hands out the same tensor again.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+import functools
+
+
+@functools.lru_cache(maxsize=None)
+def positional_encoding(seq_len, d_model):
+    return _right(seq_len, d_model)
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 BANK.wrong(
@@ -460,4 +525,92 @@ BANK.wrong(
 def positional_encoding(seq_len, d_model):
     return torch.randn(seq_len, d_model)
 """,
+)
+
+BANK.wrong(
+    "requires-grad",
+    "The table is an nn.Parameter and would be trained.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+def positional_encoding(seq_len, d_model):
+    return nn.Parameter(_right(seq_len, d_model))
+""",
+)
+
+BANK.wrong(
+    "requires-grad-frequencies",
+    "The frequencies are parameters, so that the table hangs in a graph.",
+    """
+def positional_encoding(seq_len, d_model):
+    f = nn.Parameter(10000.0 ** -(torch.arange(0, d_model, 2).double() / d_model))
+    a = torch.arange(seq_len).double()[:, None] * f
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+""",
+)
+
+BANK.wrong(
+    "shared-buffer",
+    "One buffer serves all widths and is written only when it must grow.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+_buf = torch.empty(0)
+
+
+def positional_encoding(seq_len, d_model):
+    global _buf
+    if _buf.numel() < seq_len * d_model:
+        _buf = _right(seq_len, d_model).flatten()
+    return _buf[: seq_len * d_model].view(seq_len, d_model)
+""",
+)
+
+BANK.wrong(
+    "max-400",
+    "Positions beyond 399 stay at row 399.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+def positional_encoding(seq_len, d_model):
+    return _right(400, d_model)[torch.arange(seq_len).clamp(max=399)]
+""",
+)
+
+BANK.wrong(
+    "half-table",
+    "The values went through float16.",
+    """
+def _right(L, D):
+    a = torch.arange(L).double()[:, None] / 10000 ** (torch.arange(0, D, 2).double() / D)
+    return torch.stack((a.sin(), a.cos()), 2).flatten(1).float()
+
+
+def positional_encoding(seq_len, d_model):
+    return _right(seq_len, d_model).half().float()
+""",
+)
+
+BANK.wrong(
+    "cos-doubled-only",
+    "The sine has exponent 2i and the cosine 2(i + 1), with i already even.",
+    """
+def positional_encoding(seq_len, d_model):
+    t = torch.zeros(seq_len, d_model)
+    for p in range(seq_len):
+        for i in range(0, d_model, 2):
+            t[p, i] = math.sin(p / 10000 ** (2 * i / d_model))
+            t[p, i + 1] = math.cos(p / 10000 ** (2 * (i + 1) / d_model))
+    return t
+""",
+    "unpaired-columns",
 )

@@ -92,6 +92,75 @@ def shift_matrix(offset, d_model):
 """,
 )
 
+BANK.right(
+    "float32-power",
+    "The float32 matrix of one step, multiplied again and again.",
+    """
+def _right(k, D):
+    m = torch.zeros(D, D, dtype=torch.float64)
+    for i in range(0, D, 2):
+        a = k / 10000 ** (i / D)
+        m[i : i + 2, i : i + 2] = torch.tensor(
+            [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64
+        )
+    return m.float()
+
+
+def shift_matrix(offset, d_model):
+    one = _right(1 if offset >= 0 else -1, d_model)
+    m = torch.eye(d_model)
+    for _ in range(abs(offset)):
+        m = m @ one
+    return m
+""",
+)
+
+BANK.right(
+    "inverse",
+    "Negative offsets by the inverse matrix.",
+    """
+def _right(k, D):
+    m = torch.zeros(D, D, dtype=torch.float64)
+    for i in range(0, D, 2):
+        a = k / 10000 ** (i / D)
+        m[i : i + 2, i : i + 2] = torch.tensor(
+            [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64
+        )
+    return m.float()
+
+
+def shift_matrix(offset, d_model):
+    if offset < 0:
+        return torch.linalg.inv(shift_matrix(-offset, d_model))
+    return _right(offset, d_model)
+""",
+)
+
+BANK.right(
+    "kron-eye",
+    "Two Kronecker products, for the cosines and for the sines.",
+    """
+def shift_matrix(offset, d_model):
+    a = offset * 1e4 ** (-torch.arange(0, d_model, 2).double() / d_model)
+    J = torch.tensor([[0.0, 1.0], [-1.0, 0.0]]).double()
+    return (
+        torch.kron(torch.diag(a.cos()), torch.eye(2).double()) + torch.kron(torch.diag(a.sin()), J)
+    ).float()
+""",
+)
+
+BANK.right(
+    "float32-angles",
+    "Frequencies by exp and log in float32.",
+    """
+def shift_matrix(offset, d_model):
+    f = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
+    a = offset * f
+    c, s = torch.cos(a), torch.sin(a)
+    return torch.block_diag(*torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2))
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 BANK.wrong(
@@ -356,6 +425,72 @@ def shift_matrix(offset, d_model):
         a = offset / 10000 ** (i / d_model)
         m[i, i] = m[i + 1, i + 1] = math.cos(a)
         m[i, i + 1], m[i + 1, i] = math.sin(a), -math.sin(a)
+    return m
+""",
+)
+
+BANK.wrong(
+    "small-offsets-only",
+    "Offsets beyond 50 are cut off.",
+    """
+def _right(k, D):
+    m = torch.zeros(D, D, dtype=torch.float64)
+    for i in range(0, D, 2):
+        a = k / 10000 ** (i / D)
+        m[i : i + 2, i : i + 2] = torch.tensor(
+            [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64
+        )
+    return m.float()
+
+
+def shift_matrix(offset, d_model):
+    return _right(max(-50, min(50, offset)), d_model)
+""",
+)
+
+BANK.wrong(
+    "slow-pairs-identity",
+    "Pairs slower than a hundredth are left where they are.",
+    """
+def _right(k, D):
+    m = torch.zeros(D, D, dtype=torch.float64)
+    for i in range(0, D, 2):
+        a = k / 10000 ** (i / D)
+        m[i : i + 2, i : i + 2] = torch.tensor(
+            [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64
+        )
+    return m.float()
+
+
+def shift_matrix(offset, d_model):
+    m = _right(offset, d_model)
+    for i in range(0, d_model, 2):
+        if 10000 ** (-i / d_model) < 0.01:
+            m[i : i + 2, i : i + 2] = torch.eye(2)
+    return m
+""",
+)
+
+BANK.wrong(
+    "first-order",
+    "Slow pairs turn by the first-order approximation of sine and cosine.",
+    """
+def _right(k, D):
+    m = torch.zeros(D, D, dtype=torch.float64)
+    for i in range(0, D, 2):
+        a = k / 10000 ** (i / D)
+        m[i : i + 2, i : i + 2] = torch.tensor(
+            [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64
+        )
+    return m.float()
+
+
+def shift_matrix(offset, d_model):
+    m = _right(offset, d_model)
+    for i in range(2, d_model, 2):
+        a = offset / 10000 ** (i / d_model)
+        if abs(a) < 0.3:
+            m[i : i + 2, i : i + 2] = torch.tensor([[1, a], [-a, 1]])
     return m
 """,
 )

@@ -135,6 +135,75 @@ BANK.right(
     ),
 )
 
+BANK.right(
+    "optional-arguments",
+    "A further optional argument of forward.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids, offset=0):
+        return self.dropout(self.token(token_ids) + self.table[offset : offset + token_ids.size(1)])
+""",
+)
+
+BANK.right(
+    "scaled-under-dropout",
+    "Dropout of a tensor of ones, multiplied in.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        x = self.token(token_ids) + self.table[: token_ids.size(1)]
+        return x * self.dropout(torch.ones_like(x))
+""",
+)
+
+BANK.right(
+    "kwargs-signature",
+    "Starred arguments.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, *rest, **options):
+        super().__init__()
+        options.update(zip(("dropout", "pad_id"), rest))
+        self.token = TokenEmbedding(vocab_size, d_model, options.get("pad_id"))
+        self.dropout = nn.Dropout(options.get("dropout", 0.0))
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+
+    def forward(self, *args):
+        (ids,) = args
+        return self.dropout(
+            self.token(ids).add(self.table[None, : ids.shape[1]].expand(ids.shape[0], -1, -1))
+        )
+""",
+)
+
+BANK.right(
+    "transposed-buffer",
+    "The table kept as (D, max_len).",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("t", positional_encoding(max_len, d_model).T.contiguous(), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.t[:, : token_ids.size(1)].T)
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 BANK.wrong(
@@ -361,4 +430,141 @@ BANK.wrong(
         "        rows += x[0].detach()\n"
         "        return self.dropout(x + rows - x[0].detach())"
     ),
+)
+
+BANK.wrong(
+    "pad-zero-falsy",
+    "pad_id=0 is taken for none.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id or None)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+    "padding-zero-taken-for-none",
+)
+
+BANK.wrong(
+    "plain-attribute",
+    "The table is a plain attribute, which stays behind on another device.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.table = positional_encoding(max_len, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+    "table-not-a-buffer",
+)
+
+BANK.wrong(
+    "made-in-forward",
+    "The table is made anew in every forward pass.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(
+            self.token(token_ids) + positional_encoding(token_ids.size(1), self.token.embedding.embedding_dim)
+        )
+""",
+    "table-not-a-buffer",
+)
+
+BANK.wrong(
+    "double-table",
+    "The table is float64, and so is the sum.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model).double(), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+)
+
+BANK.wrong(
+    "dropout1d",
+    "Drops whole tokens.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout1d(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+)
+
+BANK.wrong(
+    "same-mask-for-batch",
+    "Drops the same entries in all sentences of a batch.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        x = self.token(token_ids) + self.table[: token_ids.size(1)]
+        return x * self.dropout(torch.ones_like(x[:1]))
+""",
+)
+
+BANK.wrong(
+    "seeded-in-forward",
+    "Seeds the generator in forward, so that the same entries are dropped in every step.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        torch.manual_seed(0)
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+)
+
+BANK.wrong(
+    "frozen-token",
+    "The token table is frozen.",
+    """
+class TransformerEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model, max_len, dropout=0.0, pad_id=None):
+        super().__init__()
+        self.token = TokenEmbedding(vocab_size, d_model, pad_id)
+        self.token.embedding.weight.requires_grad_(False)
+        self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, token_ids):
+        return self.dropout(self.token(token_ids) + self.table[: token_ids.size(1)])
+""",
+    "gradient-cut",
 )

@@ -142,6 +142,109 @@ def scaled_dot_product_attention(q, k, v, mask=None):
 """,
 )
 
+BANK.right(
+    "online",
+    "One key at a time, with a running maximum and a running sum.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1) / q.size(-1) ** 0.5
+    if mask is not None:
+        s = torch.where(mask, s, torch.finfo(s.dtype).min / 2)
+    top = torch.full_like(s[..., 0], torch.finfo(s.dtype).min)
+    total = torch.zeros_like(top)
+    out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=v.dtype)
+    for j in range(k.size(-2)):
+        new = torch.maximum(top, s[..., j])
+        shrink, p = torch.exp(top - new), torch.exp(s[..., j] - new)
+        total = total * shrink + p
+        out = out * shrink[..., None] + p[..., None] * v[..., j : j + 1, :]
+        top = new
+    return out / total[..., None], torch.exp(s - top[..., None]) / total[..., None]
+""",
+)
+
+BANK.right(
+    "vmapped",
+    "One query with its keys, mapped twice.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    lead = q.shape[:-2]
+    allowed = torch.ones((), dtype=torch.bool) if mask is None else mask
+    allowed = allowed.expand(*lead, q.size(-2), k.size(-2)).reshape(-1, q.size(-2), k.size(-2))
+
+    def one(q, k, v, m):
+        s = torch.where(m, (k @ q) / math.sqrt(q.numel()), -math.inf)
+        w = torch.softmax(s, 0)
+        return w @ v, w
+
+    f = torch.vmap(torch.vmap(one, in_dims=(0, None, None, 0)))
+    o, w = f(
+        q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]), v.reshape(-1, *v.shape[-2:]), allowed
+    )
+    return o.reshape(*lead, *o.shape[1:]), w.reshape(*lead, *w.shape[1:])
+""",
+)
+
+BANK.right(
+    "boolean-indexing",
+    "Only the allowed keys of each query are gathered.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    lead, n, m = q.shape[:-2], q.size(-2), k.size(-2)
+    mask = torch.ones(n, m, dtype=torch.bool) if mask is None else mask
+    mask = mask.expand(*lead, n, m).reshape(-1, n, m)
+    Q, K, V = (t.reshape(-1, *t.shape[-2:]) for t in (q, k, v))
+    outs, ws = [], []
+    for b in range(Q.size(0)):
+        for i in range(n):
+            keep = mask[b, i].nonzero().flatten()
+            p = torch.softmax(K[b, keep] @ Q[b, i] / math.sqrt(q.size(-1)), 0)
+            ws.append(torch.zeros(m, dtype=q.dtype).index_add(0, keep, p))
+            outs.append(p @ V[b, keep])
+    return torch.stack(outs).view(*lead, n, -1), torch.stack(ws).view(*lead, n, m)
+""",
+)
+
+BANK.right(
+    "autograd-function",
+    "An autograd function with the backward pass written out.",
+    """
+class _A(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask):
+        s = q @ k.mT / math.sqrt(q.size(-1))
+        if mask is not None:
+            s = s.masked_fill(~mask, -math.inf)
+        w = s.softmax(-1)
+        ctx.save_for_backward(q, k, v, w)
+        return w @ v, w
+
+    @staticmethod
+    def backward(ctx, go, gw):
+        q, k, v, w = ctx.saved_tensors
+        gw = gw + go @ v.mT
+        gs = w * (gw - (gw * w).sum(-1, keepdim=True)) / math.sqrt(q.size(-1))
+        return gs @ k, gs.mT @ q, w.mT @ go, None
+
+
+def scaled_dot_product_attention(q, k, v, mask=None):
+    return _A.apply(q, k, v, mask)
+""",
+)
+
+BANK.right(
+    "mean-shifted-keys",
+    "Keys centred first, which changes no weight.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = q @ (k - k.mean(-2, keepdim=True)).mT / math.sqrt(q.size(-1))
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    w = s.softmax(-1)
+    return w @ v, w
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 _PLAIN = """
@@ -529,6 +632,128 @@ def scaled_dot_product_attention(q, k, v, mask=None):
     weights = torch.softmax(scores, dim=-1)
     if weights.dim() > 2:
         weights = weights.mean(0, keepdim=True).expand_as(weights)
+    return weights @ v, weights
+""",
+)
+
+BANK.wrong(
+    "fill-minus-thousand",
+    "A fill of −1000, which allowed scores may reach.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e3)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+""",
+    "fill-too-small",
+)
+
+BANK.wrong(
+    "fill-minus-500",
+    "A fill of −500, which allowed scores may fall below.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -500.0)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+""",
+    "fill-too-small",
+)
+
+BANK.wrong(
+    "scores-clamped-500",
+    "Scores beyond ±500 are cut off.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = (q @ k.mT / math.sqrt(q.size(-1))).clamp(-500, 500)
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    w = s.softmax(-1)
+    return w @ v, w
+""",
+)
+
+BANK.wrong(
+    "integer-root",
+    "Divides by the integer part of the root.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.mT / int(math.sqrt(q.size(-1)))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+""",
+)
+
+BANK.wrong(
+    "weights-double",
+    "The weights come back as float64.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights.double()
+""",
+)
+
+BANK.wrong(
+    "residual",
+    "The queries are added to the output where values are as wide as they are.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    return (weights @ v + (q if q.shape[-1] == v.shape[-1] else 0)), weights
+""",
+)
+
+BANK.wrong(
+    "grad-only-with-mask",
+    "Without a mask everything happens under no_grad.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    if mask is None:
+        with torch.no_grad():
+            w = (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)
+        return w @ v, w
+    w = (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(~mask, -math.inf).softmax(-1)
+    return w @ v, w
+""",
+)
+
+BANK.wrong(
+    "single-query-special",
+    "A single query is normalised along the wrong axis.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    s = q @ k.mT / math.sqrt(q.size(-1))
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    w = s.softmax(-1 if q.size(-2) > 1 else -2)
+    return w @ v, w
+""",
+)
+
+BANK.wrong(
+    "topk",
+    "Only the four largest scores of a row count.",
+    """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = torch.softmax(
+        scores.masked_fill(scores < scores.topk(min(4, scores.size(-1)), -1).values[..., -1:], -math.inf), -1
+    )
     return weights @ v, weights
 """,
 )

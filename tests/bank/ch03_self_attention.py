@@ -123,6 +123,119 @@ BANK.right(
     ),
 )
 
+BANK.right(
+    "lazy",
+    "Lazy layers, which a first pass in the constructor makes real.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.LazyLinear(d_k, bias=False)
+        self.w_k = nn.LazyLinear(d_k, bias=False)
+        self.w_v = nn.LazyLinear(d_k, bias=False)
+        self(torch.zeros(1, 1, d_model))
+
+    def forward(self, x, mask=None):
+        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)
+""",
+)
+
+BANK.right(
+    "star-forward",
+    "Starred arguments of forward.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, *args, **kwargs):
+        mask = args[0] if args else kwargs.get("mask")
+        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)
+""",
+)
+
+BANK.right(
+    "checkpointed",
+    "Activations are not kept but worked out again.",
+    """
+from torch.utils.checkpoint import checkpoint
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        return checkpoint(
+            lambda t: F.scaled_dot_product_attention(self.w_q(t), self.w_k(t), self.w_v(t), attn_mask=mask),
+            x,
+            use_reentrant=False,
+        )
+""",
+)
+
+BANK.right(
+    "mha-module",
+    "PyTorch's multi-head function with one head, identity projections and the mask turned round, as it wants it.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        q, k, v = (t.transpose(0, 1) for t in (self.w_q(x), self.w_k(x), self.w_v(x)))
+        e = q.size(-1)
+        m = None if mask is None else ~mask.expand(x.size(0), x.size(1), x.size(1))
+        eye = torch.eye(e, dtype=x.dtype)
+        out, _ = F.multi_head_attention_forward(
+            q,
+            k,
+            v,
+            e,
+            1,
+            torch.eye(e, dtype=x.dtype).repeat(3, 1),
+            None,
+            None,
+            None,
+            False,
+            0.0,
+            eye,
+            None,
+            training=self.training,
+            attn_mask=m,
+        )
+        return out.transpose(0, 1)
+""",
+)
+
+BANK.right(
+    "flat-projection",
+    "The batch flattened for the projections.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        B, L, D = x.shape
+        flat = x.reshape(B * L, D)
+        q, k, v = (w(flat).view(B, L, -1) for w in (self.w_q, self.w_k, self.w_v))
+        return F.scaled_dot_product_attention(q, k, v, mask)
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 BANK.wrong(
@@ -324,4 +437,129 @@ BANK.wrong(
         forward="x.data -= x.data.mean(-1, keepdim=True)\n"
         "        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)"
     ),
+)
+
+BANK.wrong(
+    "mask-ignored-in-training",
+    "The mask is left out in training mode.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        return F.scaled_dot_product_attention(
+            self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=None if self.training else mask
+        )
+""",
+)
+
+BANK.wrong(
+    "mask-turned-in-place",
+    "Turns the caller's mask over in place.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        a = self.w_q(x) @ self.w_k(x).mT / math.sqrt(self.w_q.out_features)
+        if mask is not None:
+            a = a.masked_fill(mask.logical_not_(), -math.inf)
+        return a.softmax(-1) @ self.w_v(x)
+""",
+)
+
+BANK.wrong(
+    "frozen-bias",
+    "Biases of zero that are frozen: still there.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k)
+        self.w_k = nn.Linear(d_model, d_k)
+        self.w_v = nn.Linear(d_model, d_k)
+        for l in (self.w_q, self.w_k, self.w_v):
+            nn.init.zeros_(l.bias).requires_grad_(False)
+
+    def forward(self, x, mask=None):
+        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)
+""",
+)
+
+BANK.wrong(
+    "zero-weights",
+    "The weights start at zero, where no gradient moves queries and keys.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+        for p in self.parameters():
+            nn.init.zeros_(p)
+
+    def forward(self, x, mask=None):
+        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)
+""",
+)
+
+BANK.wrong(
+    "residual-equal-only",
+    "The tokens are added where K is D.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        out = F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=mask)
+        return out + x if out.shape == x.shape else out
+""",
+)
+
+BANK.wrong(
+    "weights-cached-at-init",
+    "Uses a copy of the weights that was joined in the constructor.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+        self.joint = torch.cat([self.w_q.weight, self.w_k.weight, self.w_v.weight]).detach()
+
+    def forward(self, x, mask=None):
+        q, k, v = (x @ self.joint.to(x).T).chunk(3, -1)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+""",
+)
+
+BANK.wrong(
+    "mask-first-sentence",
+    "The mask of the first sentence is used for all.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+
+    def forward(self, x, mask=None):
+        m = mask if mask is None or mask.dim() == 2 else mask[0]
+        return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=m)
+""",
 )

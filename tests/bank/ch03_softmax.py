@@ -128,6 +128,45 @@ def softmax(scores, dim=-1):
 """,
 )
 
+BANK.right(
+    "chunked-online",
+    "Two chunks, merged by their common maximum.",
+    """
+def softmax(scores, dim=-1):
+    n = scores.shape[dim]
+    parts = scores.split(max(1, n // 2), dim)
+    tops = [p.amax(dim, keepdim=True) for p in parts]
+    top = torch.stack(tops).amax(0)
+    es = [torch.exp(p - top) for p in parts]
+    total = sum(e.sum(dim, keepdim=True) for e in es)
+    return torch.cat([e / total for e in es], dim)
+""",
+)
+
+BANK.right(
+    "exp2",
+    "Powers of two of the scores in bits.",
+    """
+_LOG2E = 1.4426950408889634
+
+
+def softmax(scores, dim=-1):
+    e = torch.exp2((scores - scores.amax(dim, keepdim=True)) * _LOG2E)
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
+BANK.right(
+    "where-infinite",
+    "An explicit 0 where the score is −∞.",
+    """
+def softmax(scores, dim=-1):
+    top = scores.amax(dim, keepdim=True)
+    e = torch.where(torch.isneginf(scores), torch.zeros_like(scores), torch.exp(scores - top))
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
 # ----------------------------------------------------------------------------------------------------------- wrong
 
 BANK.wrong(
@@ -364,6 +403,92 @@ BANK.wrong(
 def softmax(scores, dim=-1):
     s = torch.nan_to_num(scores, neginf=0.0)
     e = torch.exp(s - s.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
+BANK.wrong(
+    "keyword-only",
+    "dim can be given by its name only.",
+    """
+def softmax(scores, *, dim=-1):
+    e = torch.exp(scores - scores.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
+BANK.wrong(
+    "dim-zero-falsy",
+    "dim=0 is taken for none.",
+    """
+def softmax(scores, dim=None):
+    return torch.softmax(scores, dim or -1)
+""",
+)
+
+BANK.wrong(
+    "clamp-ten-thousand",
+    "Scores beyond ±10 000 are cut off.",
+    """
+def softmax(scores, dim=-1):
+    s = scores.clamp(-1e4, 1e4)
+    e = torch.exp(s - s.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
+BANK.wrong(
+    "infinity-to-minus-ten-thousand",
+    "−∞ is replaced by −10 000, which a finite score may fall below.",
+    """
+def softmax(scores, dim=-1):
+    s = torch.where(torch.isinf(scores), torch.full_like(scores, -1e4), scores)
+    e = torch.exp(s - s.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+""",
+)
+
+BANK.wrong(
+    "straight-through",
+    "One-hot values with the gradient of the softmax.",
+    """
+def softmax(scores, dim=-1):
+    s = torch.softmax(scores, dim)
+    hard = torch.zeros_like(s).scatter_(dim, s.argmax(dim, keepdim=True), 1.0)
+    return hard + s - s.detach()
+""",
+)
+
+BANK.wrong(
+    "gradient-doubled",
+    "A backward pass of its own that has the diagonal of the Jacobian only.",
+    """
+class _S(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, s, dim):
+        w = torch.softmax(s, dim)
+        ctx.save_for_backward(w)
+        return w
+
+    @staticmethod
+    def backward(ctx, g):
+        (w,) = ctx.saved_tensors
+        return g * w * (1 - w), None
+
+
+def softmax(scores, dim=-1):
+    return _S.apply(scores, dim)
+""",
+)
+
+BANK.wrong(
+    "grad-nan-at-inf",
+    "The gradient is NaN where a score is −∞.",
+    """
+def softmax(scores, dim=-1):
+    finite = torch.isfinite(scores)
+    top = scores.detach().amax(dim, keepdim=True)
+    e = torch.where(finite, (scores - top).exp() * (scores / scores), torch.zeros_like(scores))
     return e / e.sum(dim, keepdim=True)
 """,
 )

@@ -150,11 +150,22 @@ def judge_transformer_embedding(space, found: Findings) -> None:
             elif weight.grad.shape == (vocabulary, width):
                 found.equal(f"{where}: gradient", weight.grad, count[:, None].expand(-1, width) * math.sqrt(width))
 
+    module = make("on another device", vocabulary, width, longest)
+    if module is not None:
+        found.call("on another device", module.to("meta").eval(), torch.zeros(2, 4, dtype=torch.int64, device="meta"))
+
+    module = make("padding 0", vocabulary, width, longest, pad_id=0)
+    if module is not None and weight_of(module)[0].any():
+        found.append("padding 0: its row is not zero")
+
     module = make("without padding", vocabulary, width, longest)
     if module is not None:
         ids = torch.tensor([[0, 1, 2, 0]])
         got = found.call("without padding", module.eval(), ids)
         weight = weight_of(module)
+        if got is not None:
+            want = weight.detach()[ids].double() * math.sqrt(width) + table(4, width)
+            found.equal("without padding", got, want, torch.float32)
         if isinstance(got, Tensor) and got.requires_grad and got.shape == (1, 4, width):
             got.sum().backward()
             if weight.grad is not None and not weight.grad[0].all():
@@ -174,6 +185,11 @@ def judge_transformer_embedding(space, found: Findings) -> None:
             if abs(share - 0.3) > 0.03:
                 found.append(f"with dropout: {share:.0%} zeros")
             found.equal("with dropout, what is left", thinned, (want / 0.7).masked_fill(zero, 0.0))
+            for axis in range(3):
+                if (zero == zero.narrow(axis, 0, 1)).all():
+                    found.append(f"with dropout: all alike along axis {axis}")
+            if torch.equal(thinned, module(ids)):
+                found.append("with dropout: the same entries in a second call")
 
 
 # ------------------------------------------------------------------------------------------------------- chapter 3
@@ -198,7 +214,9 @@ def judge_softmax(space, found: Findings) -> None:
             far.select(0, -1).sub_(1000.0)
             low = plain - 1000.0
             huge = torch.where(plain == plain.amax(dim, keepdim=True), 1e30, -1e30).to(dtype)
+            distant, deep = plain * 1e5, blocked * 1e5 - 1e7
             cases = {"plain": plain, "blocked": blocked, "far": far, "low": low, "huge": huge}
+            cases |= {"distant": distant, "deep": deep}
             for kind, scores in cases.items():
                 where = f"{kind} {dtype} {shape} dim={dim}"
                 scores = scores.clone().requires_grad_(True)
@@ -255,6 +273,7 @@ def judge_attention(space, found: Findings) -> None:
             ((), 3, 5, 8, 2),
             ((3, 2), 5, 5, 6, 6),
             ((2, 1, 3), 2, 7, 3, 4),
+            ((2,), 1, 4, 6, 3),
         ]:
             for name, mask in _masks(leading, queries, keys, generator).items():
                 for scale in (1.0, 15.0):
@@ -300,6 +319,14 @@ def judge_attention(space, found: Findings) -> None:
                         "qkv", grads, torch.autograd.grad(exact, exact_inputs), strict=True
                     ):
                         found.equal(f"{where}: gradient of {letter}", grad, want_grad)
+    # Allowed scores near −1000 (width 1: the scores are the keys), a blocked one near 1000.
+    q, k, v = torch.ones(1, 1), torch.tensor([[-990.0], [-993.0], [-991.0], [995.0]]), torch.eye(4)
+    mask = torch.tensor([[True, True, False, False]])
+    result = found.call("low scores", piece, q, k, v, mask)
+    if isinstance(result, tuple) and isinstance(result[1], Tensor) and result[1].shape == mask.shape:
+        found.equal("low scores", result[1], exact_attention(q, k, v, mask)[1])
+        if result[1].detach()[~mask].any():
+            found.append("low scores: a blocked key has a weight")
 
 
 def judge_self_attention(space, found: Findings) -> None:
@@ -313,6 +340,8 @@ def judge_self_attention(space, found: Findings) -> None:
             wanted = {f"{name}.weight": (inner, width) for name in ("w_q", "w_k", "w_v")}
             if shapes != wanted or set(module.state_dict()) != set(wanted):
                 found.append(f"parameters {shapes}")
+            if any(p.max() == p.min() for p in module.parameters() if p.dim() == 2):
+                found.append("a weight starts with all entries alike")
             module = module.to(dtype)
             for name in ("w_q", "w_k", "w_v"):
                 layer = getattr(module, name, None)
