@@ -51,9 +51,9 @@ def any_mask(rng, *shape) -> np.ndarray:
 
 def _require_dtype(got: np.ndarray, given: type, inputs: str, what: str) -> None:
     """The dtype of the inputs, or float32, which is accepted for float64 inputs too."""
-    given = np.dtype(given)
-    kept = got.dtype in (given, np.dtype(np.float32))
-    require(kept, f"{given} {inputs} gave {what} of dtype {got.dtype}, expected {given}.")
+    wanted = np.dtype(given)
+    kept = got.dtype in (wanted, np.dtype(np.float32))
+    require(kept, f"{wanted} {inputs} gave {what} of dtype {got.dtype}, expected {wanted}.")
 
 
 # ------------------------------------------------------------------------------------------------------------ softmax

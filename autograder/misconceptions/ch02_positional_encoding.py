@@ -37,8 +37,8 @@ def right(seq_len, d_model):
 @misconception(
     PE,
     "doubled-exponent",
-    "Each frequency is halved twice: your loop variable already steps by two, so it is the 2i of the formula; "
-    "don't double it again in the exponent.",
+    "The exponent is doubled twice, so the frequencies fall twice as fast: your loop variable already steps by two; "
+    "it is the 2i of the formula.",
 )
 def doubled_exponent(seq_len, d_model):
     return _interleave(_angles(seq_len, 2 * _even(d_model) / d_model)).float()
@@ -254,7 +254,7 @@ def one_speed_for_all_pairs(offset, d_model):
 @misconception(
     SHIFT,
     "shift-doubled-exponent",
-    "Each frequency is halved twice: your loop variable already steps by two, so don't double it again in the exponent.",
+    "The exponent is doubled twice: your loop variable already steps by two, so it is the 2i of the formula.",
 )
 def shift_doubled_exponent(offset, d_model):
     return _rotations(offset, d_model, exponents=2 * _even(d_model) / d_model)
@@ -516,7 +516,7 @@ class PaddingWithoutPosition(_Embedding):
 @misconception(
     EMBED,
     "embedding-doubled-exponent",
-    "Each frequency is halved twice in the table of positions: use your positional_encoding, or mend it first.",
+    "The exponent is doubled twice in the table of positions: use your positional_encoding, or mend it first.",
 )
 class DoubledExponentInside(_Embedding):
     def make_table(self, table):
