@@ -11,12 +11,14 @@ def pytest_configure(config):
     torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items):
-    """With several workers, what shares an expensive fixture runs in one: the book's tests together, else file by file."""
-    for item in items:
-        folder = item.path.parent.name
-        shared = {"book": "book", "test_feedback.py": "pages", "test_report.py": "pages"}
-        item.add_marker(pytest.mark.xdist_group(shared.get(folder) or shared.get(item.path.name) or str(item.path)))
+def pytest_itemcollected(item):
+    """With several workers, what shares an expensive fixture runs in one: the book's tests together, else file by file.
+
+    Marked as soon as it is collected: by ``pytest_collection_modifyitems`` xdist has looked for groups already.
+    """
+    shared = {"book": "book", "test_feedback.py": "pages", "test_report.py": "pages"}
+    group = shared.get(item.path.parent.name) or shared.get(item.path.name) or str(item.path)
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
