@@ -7,6 +7,7 @@ next. Using them *as* an answer teaches nothing, and the grader notes it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -36,3 +37,51 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, token_ids: Tensor) -> Tensor:
         return self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)
+
+
+class LayerNorm(nn.Module):
+    """``F.layer_norm`` over the last axis, (…, d_model) → (…, d_model), with the course's parameter names."""
+
+    def __init__(self, d_model: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.gamma, self.beta = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class Residual(nn.Module):
+    """A path around a sub-layer: the norm behind the sum, or before the sub-layer when ``norm_first``."""
+
+    def __init__(self, dropout: float = 0.0, norm_first: bool = False):
+        super().__init__()
+        self.p, self.norm_first = dropout, norm_first
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]) -> Tensor:
+        update = sublayer(norm(x) if self.norm_first else x)
+        total = x + F.dropout(update, self.p, self.training)
+        return total if self.norm_first else norm(total)
+
+
+class EncoderLayer(nn.Module):
+    """``nn.TransformerEncoderLayer`` around sub-modules that are given to it, (B, L, d_model) → (B, L, d_model)."""
+
+    def __init__(
+        self,
+        self_attention: nn.Module,
+        feed_forward: nn.Module,
+        d_model: int,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+    ):
+        super().__init__()
+        self.self_attention, self.feed_forward = self_attention, feed_forward
+        self.norm1, self.norm2 = LayerNorm(d_model), LayerNorm(d_model)
+        self.residual = Residual(dropout, norm_first)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        def attend(tokens: Tensor) -> Tensor:
+            return self.self_attention(tokens, tokens, tokens, mask)
+
+        return self.residual(self.residual(x, attend, self.norm1), self.feed_forward, self.norm2)
