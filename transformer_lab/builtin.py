@@ -7,6 +7,7 @@ next. Using them *as* an answer teaches nothing, and the grader notes it.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 
 import torch
@@ -37,6 +38,20 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, token_ids: Tensor) -> Tensor:
         return self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)
+
+
+class PositionwiseFeedForward(nn.Sequential):
+    """Two ``nn.Linear`` with ReLU and dropout between them, (…, d_model) → (…, d_model), the same at every position."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
+        super().__init__(
+            OrderedDict(
+                linear1=nn.Linear(d_model, d_ff),
+                relu=nn.ReLU(),
+                dropout=nn.Dropout(dropout),
+                linear2=nn.Linear(d_ff, d_model),
+            )
+        )
 
 
 class LayerNorm(nn.Module):

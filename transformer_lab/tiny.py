@@ -36,3 +36,29 @@ EMBEDDED = TABLE[TOKEN_IDS] * 2.0
 W_Q = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 W_K = torch.tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
 W_V = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, -0.5]])
+
+#: The feed-forward network of chapter 5, in PyTorch's layout: hidden = relu(x @ W_1.T + B_1), result = hidden @ W_2.T + B_2.
+#: Rows of W_1 are what its eight hidden units look for, columns of W_2 what they answer.
+D_FF = 8
+W_1 = torch.tensor(
+    [
+        [0.0, 1.0, 0.0, 0.0],  # answers to "cat" and "bird"
+        [0.0, 0.0, 0.0, -1.0],  # to "the"
+        [0.0, 0.0, 1.0, 0.0],  # to "saw"
+        [1.0, 0.0, 0.0, 0.0],  # to "small"
+        [0.0, 1.0, 1.0, 0.0],  # to "cat"
+        [0.0, 1.0, -1.0, 0.0],  # to "bird"
+        [0.5, 0.5, 0.0, 0.0],  # to all but "saw"
+        [0.0, 0.0, 0.5, 1.0],  # to all but "the"
+    ]
+)
+B_1 = torch.tensor([-1.0, 0.0, -1.0, -1.0, -2.0, -2.0, 0.0, 0.5])
+W_2 = torch.tensor(
+    [
+        [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.5, 0.0],
+        [-1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, -0.5],
+        [0.0, 0.0, 0.0, -1.0, -1.0, 1.0, 0.5, 0.0],
+        [1.0, 0.0, -1.0, 0.0, 1.0, -1.0, 0.0, 0.0],
+    ]
+)
+B_2 = torch.tensor([0.0, 0.0, 0.0, 0.5])
