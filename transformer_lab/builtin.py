@@ -100,3 +100,48 @@ class EncoderLayer(nn.Module):
             return self.self_attention(tokens, tokens, tokens, mask)
 
         return self.residual(self.residual(x, attend, self.norm1), self.feed_forward, self.norm2)
+
+
+def padding_mask(token_ids: Tensor, pad_id: int) -> Tensor:
+    """Token ids (B, L) → (B, 1, 1, L), True at real tokens."""
+    return token_ids.ne(pad_id).unflatten(0, (-1, 1, 1))
+
+
+def causal_mask(size: int) -> Tensor:
+    """``nn.Transformer.generate_square_subsequent_mask`` as booleans, (size, size), True where key ≤ query."""
+    return nn.Transformer.generate_square_subsequent_mask(size) == 0
+
+
+def target_mask(token_ids: Tensor, pad_id: int) -> Tensor:
+    """Token ids (B, T) → (B, 1, T, T), True where the key is no padding and not in the query's future."""
+    return padding_mask(token_ids, pad_id) & causal_mask(token_ids.size(1)).to(token_ids.device)
+
+
+class DecoderLayer(nn.Module):
+    """``nn.TransformerDecoderLayer`` around sub-modules that are given to it, (B, T, d_model) → (B, T, d_model)."""
+
+    def __init__(
+        self,
+        self_attention: nn.Module,
+        cross_attention: nn.Module,
+        feed_forward: nn.Module,
+        d_model: int,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+    ):
+        super().__init__()
+        self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
+        self.norm1, self.norm2, self.norm3 = LayerNorm(d_model), LayerNorm(d_model), LayerNorm(d_model)
+        self.residual = Residual(dropout, norm_first)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, target_mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> Tensor:
+        def attend(tokens: Tensor) -> Tensor:
+            return self.self_attention(tokens, tokens, tokens, target_mask)
+
+        def ask(tokens: Tensor) -> Tensor:
+            return self.cross_attention(tokens, memory, memory, memory_mask)
+
+        x = self.residual(x, attend, self.norm1)
+        return self.residual(self.residual(x, ask, self.norm2), self.feed_forward, self.norm3)
