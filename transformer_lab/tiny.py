@@ -36,3 +36,9 @@ EMBEDDED = TABLE[TOKEN_IDS] * 2.0
 W_Q = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 W_K = torch.tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
 W_V = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, -0.5]])
+
+#: Two heads of width 2 share the four features.
+NUM_HEADS = 2
+
+#: What multi-head attention does to the merged heads: half their sum, then half their difference.
+W_O = torch.tensor([[0.5, 0.0, 0.5, 0.0], [0.0, 0.5, 0.0, 0.5], [0.5, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, -0.5]])
