@@ -1,7 +1,8 @@
-"""The files of an nbgrader course folder, and the notebook that a submission is rebuilt on."""
+"""The files of an nbgrader course folder, how they are written, and the notebook that a submission is rebuilt on."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,14 @@ class Course:
             if (theirs.metadata.get("nbgrader") or {}).get("grade"):
                 theirs.source = ours.source
         return nbformat.from_dict(base)
+
+
+def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
+    """Write a file that is there completely or not at all, whoever else writes or reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding=encoding, errors="replace", newline="")
+    os.replace(beside, path)
 
 
 def _skeleton(notebook: NotebookNode) -> list[tuple]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +27,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from traitlets import default
 
 from autograder import markup
-from autograder.course import Course, CourseError
+from autograder.course import Course, CourseError, write_atomically
 from autograder.judge import checked_piece, strip_hidden
 from transformer_lab.cells import is_test
 
@@ -330,11 +329,3 @@ def _record(place: Course, assignment: str, student: str) -> dict[str, Any] | No
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FeedbackError(f"{path} is damaged: delete it and run `autograder grade {assignment}`.") from error
-
-
-def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Write a file that is there completely or not at all, whoever else writes or reads it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding=encoding, errors="replace", newline="")
-    os.replace(beside, path)

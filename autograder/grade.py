@@ -31,7 +31,7 @@ from sqlalchemy.exc import SAWarning
 
 from autograder import intake, judge, markup, sandbox, seeds
 from autograder.award import line
-from autograder.course import Course, CourseError, Submission
+from autograder.course import Course, CourseError, Submission, write_atomically
 
 GRADED, UNREADABLE, MISSING, FAILED = "graded", "unreadable", "missing", "failed"
 
@@ -118,8 +118,8 @@ def grade(
 
 def load_records(course: Course, assignment: str) -> list[dict[str, Any]]:
     """The records of an assignment as they were saved, in the order of students."""
-    folder = course.root / "results" / assignment
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
+    paths = sorted((course.root / "results" / assignment).glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 # --------------------------------------------------------------------------------------------------------------- work
@@ -252,7 +252,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "remarks": remarks,
         "seconds": round(outcome["seconds"], 3),
     }
-    _write_atomically(course.record(task.student, task.assignment), json.dumps(record, indent=1, ensure_ascii=False))
+    write_atomically(course.record(task.student, task.assignment), json.dumps(record, indent=1, ensure_ascii=False))
     return record
 
 
@@ -307,7 +307,7 @@ def _is_graded(cell) -> bool:
 def _finished(course: Course, task: Task) -> dict[str, Any] | None:
     path = course.record(task.student, task.assignment)
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     unchanged = record.get("hash") == task.digest and record.get("status") != FAILED
@@ -322,13 +322,6 @@ def _timestamp(folder: Path):
         return parse_utc(path.read_text().strip()), ""
     except Exception:
         return None, "timestamp.txt holds no time and was left out."
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 @cache

@@ -29,8 +29,8 @@ from markupsafe import Markup, escape
 from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
 
 from autograder import markup, registry
-from autograder.course import Course, CourseError
-from autograder.feedback import NOT_WRITTEN, write_atomically
+from autograder.course import Course, CourseError, write_atomically
+from autograder.feedback import NOT_WRITTEN
 from transformer_lab.cells import read_notebook
 
 #: How many bars the picture of the scores has.
