@@ -582,4 +582,5 @@ class SelfAttention(nn.Module):
             k, v = self.cache.setdefault(x.shape, (k.detach(), v.detach()))
         return F.scaled_dot_product_attention(self.w_q(x), k, v, attn_mask=mask)
 """,
+    "first-call-kept",
 )
