@@ -24,6 +24,7 @@ import os
 import random
 import sys
 import traceback
+import types
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +293,7 @@ def run(namespace: Any, request: dict) -> dict:
         elif want == "calls":
             found[want] = {name: probe.calls for name, probe in probes.items()}
         elif want == "torch_calls":
-            found[want] = recorder.calls
+            found[want] = recorder.calls if recorder else []
     return found
 
 
@@ -330,7 +331,7 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.calls: list[list] = []
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(self, function, classes, args=(), kwargs=None):
         self.note(_torch_name(function))
         return function(*args, **(kwargs or {}))
 
@@ -341,8 +342,10 @@ class _Recorder(TorchFunctionMode):
 
     def note(self, name: str) -> None:
         place, around = "", []
-        frame = sys._getframe(2)
+        frame: types.FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_code is not run.__code__:
+            if frame.f_code is _LiveProbe.forward.__code__:
+                return  # a probe is not the learner's
             where = _place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
             if where:
                 place = place or where
