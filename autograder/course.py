@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from transformer_lab.cells import read_notebook
+from transformer_lab.cells import nbgrader_flags, read_notebook
 
 
 class CourseError(RuntimeError):
@@ -81,7 +81,7 @@ class Course:
         if _skeleton(source) != _skeleton(base):
             raise CourseError(f"{assignment} changed since its release: run `autograder course {self.root}`.")
         for theirs, ours in zip(base.cells, source.cells, strict=True):
-            if (theirs.metadata.get("nbgrader") or {}).get("grade"):
+            if nbgrader_flags(theirs.metadata).get("grade"):
                 theirs.source = ours.source
         return nbformat.from_dict(base)
 
@@ -96,4 +96,4 @@ def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
 
 def _skeleton(notebook: NotebookNode) -> list[tuple]:
     keys = ("grade_id", "grade", "solution", "locked", "points")
-    return [(cell.cell_type, *((cell.metadata.get("nbgrader") or {}).get(k) for k in keys)) for cell in notebook.cells]
+    return [(cell.cell_type, *(nbgrader_flags(cell.metadata).get(k) for k in keys)) for cell in notebook.cells]

@@ -29,7 +29,7 @@ from traitlets import default
 from autograder import markup
 from autograder.course import Course, CourseError, write_atomically
 from autograder.judge import checked_piece, strip_hidden
-from transformer_lab.cells import is_test
+from transformer_lab.cells import grade_id_of, is_test, nbgrader_flags, points_of
 
 #: The beginning of what :mod:`autograder.runner` says of a piece that nobody has begun.
 NOT_WRITTEN = "is not written yet"
@@ -222,8 +222,8 @@ def _pieces(record, notebook, entry) -> list[Piece]:
         results.setdefault(result["piece"], []).append(result)
     points = {name: sum(r["points"] for r in found) for name, found in results.items()}
     for cell in notebook.cells if notebook else []:
-        if _graded(cell):
-            points[_piece_name(cell)] = float(cell.metadata.nbgrader.get("points") or 0)
+        if cell.cell_type == "code" and points_of(cell.metadata):
+            points[_piece_name(cell)] = points_of(cell.metadata)
     pieces = []
     for name, most in points.items():
         found = results.get(name, [])
@@ -252,16 +252,15 @@ def _cells(notebook: NotebookNode, pieces: list[Piece], record) -> list[Cell]:
             continue
         if cell.cell_type != "code":
             continue
-        about = cell.metadata.get("nbgrader") or {}
+        name = grade_id_of(cell.metadata)
         source = markup.code(strip_hidden(cell.source)) if cell.source.strip() else ""
-        if _graded(cell):
+        if points_of(cell.metadata):
             piece = by_name[_piece_name(cell)]
             shown.append(Cell("graded", name=piece.name, piece=piece, outputs=[] if piece.results else _public(cell)))
         elif is_test(cell.metadata):
-            name = str(about.get("grade_id") or "").removeprefix("test_")
-            shown.append(Cell("test", source, markup.outputs(cell), name))
-        elif about.get("solution"):
-            shown.append(Cell("answer", source, markup.outputs(cell), str(about.get("grade_id"))))
+            shown.append(Cell("test", source, markup.outputs(cell), name.removeprefix("test_")))
+        elif nbgrader_flags(cell.metadata).get("solution"):
+            shown.append(Cell("answer", source, markup.outputs(cell), name))
         elif source:
             shown.append(Cell("code", source, markup.outputs(cell)))
     return shown
@@ -278,14 +277,8 @@ def _public(cell: NotebookNode) -> list[Markup]:
     return markup.outputs(kept)
 
 
-def _graded(cell: NotebookNode) -> bool:
-    """Whether a cell is worth points; nbgrader also grades the visible tests, for none."""
-    about = cell.metadata.get("nbgrader") or {}
-    return cell.cell_type == "code" and bool(about.get("grade") and about.get("points"))
-
-
 def _piece_name(cell: NotebookNode) -> str:
-    return checked_piece(cell) or str(cell.metadata.nbgrader.get("grade_id")).removeprefix("check_")
+    return checked_piece(cell) or grade_id_of(cell.metadata).removeprefix("check_")
 
 
 def _title(notebook: NotebookNode | None, assignment: str) -> str:

@@ -32,6 +32,7 @@ from sqlalchemy.exc import SAWarning
 from autograder import intake, judge, markup, sandbox, seeds
 from autograder.award import line
 from autograder.course import Course, CourseError, Submission, write_atomically
+from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
 
 GRADED, UNREADABLE, MISSING, FAILED = "graded", "unreadable", "missing", "failed"
 
@@ -210,9 +211,9 @@ class SaveScores(SaveAutoGrades):
 
     def _add_comment(self, cell, resources):
         super()._add_comment(cell, resources)
-        text = self.comments.get(cell.metadata.nbgrader.grade_id)
+        text = self.comments.get(grade_id_of(cell.metadata))
         comment = self.gradebook.find_comment(
-            cell.metadata.nbgrader.grade_id, self.notebook_id, self.assignment_id, self.student_id
+            grade_id_of(cell.metadata), self.notebook_id, self.assignment_id, self.student_id
         )
         if text and not comment.auto_comment:
             comment.auto_comment = text
@@ -287,7 +288,7 @@ def _write_gradebook(course, task, notebook, comments, timestamp) -> tuple[float
 def _check_gradebook(course: Course, assignment: str, base: str) -> None:
     """The gradebook must know the graded cells and points that the source has now."""
     cells = nbformat.reads(base, as_version=4).cells
-    source = {c.metadata.nbgrader.grade_id: c.metadata.nbgrader.points for c in cells if _is_graded(c)}
+    source = {grade_id_of(c.metadata): points_of(c.metadata) for c in cells if nbgrader_flags(c.metadata).get("grade")}
     try:
         with Gradebook(course.db_url, course.course_id) as gradebook:
             notebook = gradebook.find_notebook(assignment, assignment)
@@ -298,10 +299,6 @@ def _check_gradebook(course: Course, assignment: str, base: str) -> None:
         raise CourseError(
             f"The gradebook does not know {assignment} as it is now: run `autograder course {course.root}`."
         )
-
-
-def _is_graded(cell) -> bool:
-    return bool((cell.metadata.get("nbgrader") or {}).get("grade"))
 
 
 def _finished(course: Course, task: Task) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from autograder import award, sandbox, seeds
 from autograder.execute import error_output, run_cell
 from autograder.runner import CheckResult, run_checks
 from autograder.student import LocalStudent, RemoteStudent
-from transformer_lab.cells import is_test
+from transformer_lab.cells import grade_id_of, is_test, nbgrader_flags, points_of
 
 #: A kernel that died or hung is started again this often; the cell at fault is left out.
 RESTARTS = 3
@@ -71,7 +71,7 @@ def judge(
 
 def checked_piece(cell: NotebookNode) -> str | None:
     """The piece whose hidden checks a graded cell runs, None for every other cell."""
-    if cell.cell_type != "code" or not (cell.metadata.get("nbgrader") or {}).get("grade"):
+    if cell.cell_type != "code" or not nbgrader_flags(cell.metadata).get("grade"):
         return None
     found = GRADED_LINE.search(cell.source)
     return found.group(1) if found else None
@@ -139,7 +139,7 @@ class _Session:
             self._stop()
         self.judgement.results.extend(results)
         earned = sum(result.earned for result in results)
-        points = float(cell.metadata.nbgrader.points)
+        points = points_of(cell.metadata)
         if abs(points - sum(result.points for result in results)) > 1e-9:
             raise ValueError(
                 f"The cell of {piece} has {points:g} points, its checks another sum: run `make notebooks`."
@@ -207,8 +207,8 @@ def _no_score(output: NotebookNode) -> NotebookNode:
 
 
 def _label(cell: NotebookNode, index: int) -> str:
-    grade_id = (cell.metadata.get("nbgrader") or {}).get("grade_id")
-    return f"The cell {grade_id}" if grade_id else f"Cell {index + 1}"
+    name = grade_id_of(cell.metadata)
+    return f"The cell {name}" if name else f"Cell {index + 1}"
 
 
 class Judge(NbGraderPreprocessor):

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_lab.cells import read_notebook
+from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of, read_notebook
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -102,7 +102,7 @@ def convert_source(path: Path) -> NotebookNode:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     seen: set[str] = set()
     for number, cell in enumerate(notebook.cells, start=1):
-        cell.id = _grade_id(cell) or f"cell-{number:02d}"
+        cell.id = grade_id_of(cell.metadata) or f"cell-{number:02d}"
         if cell.id in seen:
             raise ValueError(f"{path}: two cells have the id {cell.id}.")
         seen.add(cell.id)
@@ -121,9 +121,9 @@ def convert_source(path: Path) -> NotebookNode:
 def graded_cells(path: Path) -> dict[str, float]:
     """The points of every cell of a source or notebook that is worth some, by grade id, in the notebook's order."""
     return {
-        _grade_id(cell): cell.metadata.nbgrader.points
+        grade_id_of(cell.metadata): points_of(cell.metadata)
         for cell in read_notebook(Path(path)).cells
-        if _nbgrader(cell).get("grade") and _nbgrader(cell)["points"]
+        if points_of(cell.metadata)
     }
 
 
@@ -277,7 +277,7 @@ def regions(source: NotebookNode) -> Regions:
     """Divide the cells of a converted source into visible parts, solution regions and hidden regions."""
     found = Regions()
     for cell in source.cells:
-        if _nbgrader(cell).get("solution") and "BEGIN SOLUTION" not in cell.source:
+        if nbgrader_flags(cell.metadata).get("solution") and "BEGIN SOLUTION" not in cell.source:
             found.solutions.append(cell.source)  # nbgrader replaces the whole cell
             continue
         visible: list[str] = []
@@ -430,7 +430,7 @@ def _check_markers(cell: NotebookNode, path: Path) -> None:
             flag = "solution" if marker == "BEGIN SOLUTION" else "grade"
             if opened:
                 raise ValueError(f"{where}: {marker} inside a region that {opened} opened.")
-            if not _nbgrader(cell).get(flag):
+            if not nbgrader_flags(cell.metadata).get(flag):
                 raise ValueError(f"{where}: {marker} in a cell without {flag}: true.")
             opened = marker
         elif opened != marker.replace("END", "BEGIN", 1):
@@ -442,14 +442,6 @@ def _check_markers(cell: NotebookNode, path: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- details
-
-
-def _nbgrader(cell: NotebookNode) -> dict:
-    return cell.metadata.get("nbgrader") or {}
-
-
-def _grade_id(cell: NotebookNode) -> str:
-    return str(_nbgrader(cell).get("grade_id") or "")
 
 
 def _tidy(source: str) -> str:

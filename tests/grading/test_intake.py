@@ -112,3 +112,9 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "03_attention.ipynb").symlink_to(tmp_path / "secret")
     with pytest.raises(ValueError, match="not a regular file"):
         read_submission(tmp_path / "03_attention.ipynb")
+
+
+def test_a_cell_with_nonsense_for_metadata_is_the_learners_own():
+    theirs = copy()
+    theirs.cells.append(nbformat.v4.new_code_cell("x = 1", metadata={"nbgrader": "graded"}))
+    assert [c.metadata for c in rebuild(copy(), theirs).notebook.cells if c.source == "x = 1"] == [{}]
