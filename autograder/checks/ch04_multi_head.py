@@ -286,7 +286,7 @@ def multi_head_attention_obeys_a_mask(student, rng):
 
 @check(MHA, points=1)
 def multi_head_attention_broadcasts_masks(student, rng):
-    """Cross-attention with a mask of padding (B, 1, 1, S), of each head (1, H, T, S), of all (T, S), and what else broadcasts."""
+    """Cross-attention with a mask of padding (B, 1, 1, S), one for each head (1, H, T, S), one for all (T, S), and others."""
     batch, queries, keys, init, state = _multi_head(rng)
     lengths = rng.integers(1, keys, size=(batch, 1, 1, 1))
     for mask, kind in (
@@ -360,16 +360,15 @@ def multi_head_attention_sends_gradients_to_its_inputs(student, rng):
 def multi_head_attention_trains_all_its_parameters(student, rng):
     """Gradients reach the weights and biases of all four projections, in training mode."""
     batch, length, _, init, state = _multi_head(rng)
-    for mask in (None, any_mask(rng, batch, 1, length, length)):
-        inputs = _three(rng, batch, length, length, init[0])
-        grads = _call(student, inputs, mask, init=init, state=state, mode="train", want="parameter_grads")
-        wanted = gradients(pytorchs(init[1], mask), *inputs, *(state[name] for name in NAMES))[3:]
-        for name, want in zip(NAMES, wanted, strict=True):
-            grad = grads.get(name)
-            if name == "w_k.bias" and grad is None:
-                continue  # it adds one number to all scores of a query, which no weight notices: its gradient is 0
-            require(grad is not None, f"No gradient reaches {name}.")
-            expect(grad, want, f"the gradient of {name}")
+    inputs = _three(rng, batch, length, length, init[0])
+    grads = _call(student, inputs, init=init, state=state, mode="train", want="parameter_grads")
+    wanted = gradients(pytorchs(init[1]), *inputs, *(state[name] for name in NAMES))[3:]
+    for name, want in zip(NAMES, wanted, strict=True):
+        grad = grads.get(name)
+        if name == "w_k.bias" and grad is None:
+            continue  # it adds one number to all scores of a query, which no weight notices: its gradient is 0
+        require(grad is not None, f"No gradient reaches {name}.")
+        expect(grad, want, f"the gradient of {name}")
 
 
 @check(MHA, points=1)
