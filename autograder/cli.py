@@ -104,9 +104,11 @@ def _print_results(results) -> None:
         table.add_row(name, title(result.piece, result.check), f"{result.earned:g}/{result.points:g}", mark)
     out.print(table)
     failed = [result for result in results if not result.passed]
-    for piece in dict.fromkeys(result.piece for result in failed):
+    for piece in dict.fromkeys(result.piece for result in results if result.message or result.notes):
         ours = [result for result in failed if result.piece == piece]
         out.print(f"\n[bold]{piece}[/]")
+        for note in (note for result in results if result.piece == piece for note in result.notes):
+            out.print(f"  [yellow]Noted:[/] {escape(note)}", highlight=False, soft_wrap=True)
         for hint in dict.fromkeys(result.diagnosis.hint for result in ours if result.diagnosis):
             out.print(f"  [yellow]Likely slip:[/] {escape(hint)}", highlight=False, soft_wrap=True)
         for message in dict.fromkeys(result.message for result in ours):
@@ -187,6 +189,15 @@ def grade(
     cell_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a cell.")] = 60.0,
     notebook_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a notebook.")] = 600.0,
     memory: Annotated[float, typer.Option(min=1, help="Memory limit of a notebook in GiB.")] = 4.0,
+    builtin_costs: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="The share of a piece's points that using the built-in which it re-creates costs; by default what "
+            "c.Judge.builtin_costs in nbgrader_config.py says, which is 0.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
 ) -> None:
     """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
@@ -222,6 +233,7 @@ def grade(
                     workers=workers,
                     sandboxed=sandbox != "none",
                     limits=limits,
+                    builtin_costs=builtin_costs,
                     force=force,
                     progress=progress,
                 )
@@ -273,7 +285,8 @@ def _print_class(assignment: str, records: list[dict]) -> None:
         cells = [f"{earned[p]:g}" if record["results"] else "–" for p in pieces]
         score = "–" if record["score"] is None else f"{record['score']:g}/{record['max_score']:g}"
         hints = dict.fromkeys(r["diagnosis"]["id"] for r in record["results"] if r["diagnosis"])
-        remark = "; ".join([*hints, *record["remarks"]])
+        noted = [f"{r['piece']}: built-in used" for r in record["results"] if r["notes"]]
+        remark = "; ".join([*hints, *noted, *record["remarks"]])
         table.add_row(escape(record["student"]), *cells, score, escape(remark))
     out.print(table)
 

@@ -29,8 +29,8 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades
 from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
 
-from autograder import intake, judge, markup, sandbox, seeds
-from autograder.award import line
+from autograder import intake, judge, markup, sandbox, seeds, settings
+from autograder.award import line, notes
 from autograder.course import Course, CourseError, Submission, write_atomically
 from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
 
@@ -48,6 +48,7 @@ class Task:
     seed: bytes
     limits: sandbox.Limits
     sandboxed: bool
+    builtin_costs: float
     digest: str
 
 
@@ -59,6 +60,7 @@ def grade(
     workers: int | None = None,
     sandboxed: bool = True,
     limits: sandbox.Limits | None = None,
+    builtin_costs: float | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Any]]:
@@ -76,6 +78,9 @@ def grade(
         False runs learners' code without the sandbox: for your own notebooks only.
     limits
         Of every notebook's kernel.
+    builtin_costs
+        The share of a piece's points that using the built-in which it re-creates costs; None takes the course's setting
+        (:func:`autograder.settings.builtin_costs`).
     force
         Grade again what has not changed.
     progress
@@ -87,6 +92,8 @@ def grade(
         The assignment is not released, a named student handed in nothing, or nobody did.
     SandboxError
         A sandbox was asked for and there is none here.
+    ValueError
+        The course's settings cannot be read, or what a built-in costs is no share.
     """
     if sandboxed and (reason := sandbox.why_unavailable()):
         raise sandbox.SandboxError(reason)
@@ -104,7 +111,9 @@ def grade(
     _check_gradebook(course, assignment, base)
 
     seed = seeds.round_seed(course.root, assignment)
-    tasks = [_task(course, s, assignment, base, seed, limits or sandbox.Limits(), sandboxed) for s in submissions]
+    costs = settings.builtin_costs(course.root) if builtin_costs is None else settings.share(builtin_costs)
+    limits = limits or sandbox.Limits()
+    tasks = [_task(course, s, assignment, base, seed, limits, sandboxed, costs) for s in submissions]
     finished = {} if force else {task.student: _finished(course, task) for task in tasks}
     records = {student: record for student, record in finished.items() if record is not None}
     open_tasks = [task for task in tasks if task.student not in records]
@@ -126,15 +135,16 @@ def load_records(course: Course, assignment: str) -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------------------------------------------- work
 
 
-def _task(course, submission: Submission, assignment, base, seed, limits, sandboxed) -> Task:
+def _task(course, submission: Submission, assignment, base, seed, limits, sandboxed, builtin_costs) -> Task:
     digest = hashlib.sha256()
-    for part in (base, seed.hex(), repr(limits), str(sandboxed), _code_digest()):
+    for part in (base, seed.hex(), repr(limits), str(sandboxed), repr(builtin_costs), _code_digest()):
         digest.update(part.encode() + b"\0")
     for path in sorted(submission.folder.iterdir()):
         digest.update(path.name.encode(errors="surrogateescape") + b"\0")
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= intake.MAX_BYTES:
             digest.update(path.read_bytes())
-    return Task(submission.student, assignment, submission.folder, base, seed, limits, sandboxed, digest.hexdigest())
+    rest = (base, seed, limits, sandboxed, builtin_costs, digest.hexdigest())
+    return Task(submission.student, assignment, submission.folder, *rest)
 
 
 def judge_task(task: Task) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def judge_task(task: Task) -> dict[str, Any]:
         outcome["remarks"].append(str(error))
         return outcome | {"status": UNREADABLE}
     rebuilt = intake.rebuild(nbformat.reads(task.base, as_version=4), submitted)
-    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed)
+    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs)
     markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
         "results": [asdict(result) for result in judgement.results],
@@ -190,13 +200,13 @@ def _find_notebook(task: Task) -> tuple[Path | None, str]:
 
 
 def _comments(results) -> dict[str, str]:
-    """What to say beside each answer: its failed checks and the likely slip."""
+    """What to say beside each answer: its failed checks, the likely slip, and what was noted."""
     comments: dict[str, list[str]] = {}
     for result in results:
-        comments.setdefault(result.piece, [])
-        if not result.passed:
-            comments[result.piece].append(line(result))
-    return {piece: "\n".join(lines) for piece, lines in comments.items()}
+        comments.setdefault(result.piece, []).extend([] if result.passed else [line(result)])
+    for piece, told in comments.items():
+        told += notes(result for result in results if result.piece == piece)
+    return {piece: "\n".join(told) for piece, told in comments.items()}
 
 
 # -------------------------------------------------------------------------------------------------------------- write
@@ -246,6 +256,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "hash": task.digest,
         "round": seeds.current_round(course.root),
         "sandbox": "bubblewrap" if task.sandboxed else "none",
+        "builtin_costs": task.builtin_costs,
         "status": outcome["status"],
         "score": score,
         "max_score": max_score,
