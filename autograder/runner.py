@@ -129,7 +129,7 @@ def _run_piece(
     outcomes: list[tuple[str, float]] = []
     stopped = ""
     for check in checks:
-        rerun = functools.partial(_run_check, check, seed)
+        rerun = _rerun(check, seed)
         began, start, message = time.perf_counter(), len(student.transcript), stopped
         if not stopped:
             try:
@@ -179,6 +179,12 @@ def _noted(results: list[CheckResult], note: str, price: float) -> list[CheckRes
         after = sum(result.earned for result in results)
         note += f" In this course that costs {100 * price:.3g} % of what was earned for it: {before:.4g} become {after:.4g}."
     return [replace(results[0], notes=(note,)), *results[1:]]
+
+
+@functools.lru_cache(maxsize=1000)
+def _rerun(check: registry.Check, seed: int | bytes):
+    """A check with its inputs, the same object for the same check and seed (see ``diagnose.Attempt``)."""
+    return functools.partial(_run_check, check, seed)
 
 
 def _run_check(check: registry.Check, seed: int | bytes, student) -> None:

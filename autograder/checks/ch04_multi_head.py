@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from autograder.compare import expect, require
+from autograder.compare import CheckFailed, expect, require
 from autograder.oracles import any_mask, attention, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Same, Strided, StudentError
@@ -73,15 +73,16 @@ def split_heads_refuses_a_width_that_does_not_divide(student, rng):
         call = f"`split_heads(x, {heads})` for x of width {d_model}"
         x = normal(rng, 2, 5, d_model)
         error = _refusal(student, "split_heads", x, heads)
-        require(error is not None, f"{call} returned something: {heads} heads can't share {d_model} columns equally.")
+        if error is None:
+            raise CheckFailed(f"{call} returned something, though {heads} heads can't share {d_model} columns equally.")
         require(
             error.type_name == "ValueError",
-            f"{call} raised {error.type_name}: see for yourself that num_heads divides the width, and raise ValueError.",
+            f"{call} raised {error.type_name}, expected a ValueError: test the remainder before anything else.",
         )
         named = {int(number) for number in re.findall(r"\d+", error.message)}
         require(
             {d_model, heads} <= named,
-            f'{call} raised ValueError("{error.message}"), a message that is to name both numbers, the width and num_heads.',
+            f'{call} raised ValueError("{error.message}"): the message is to name both numbers, the width and num_heads.',
         )
 
 
@@ -155,11 +156,11 @@ NAMES = tuple(f"{layer}.{kind}" for layer in LAYERS for kind in ("weight", "bias
 OUTPUT = f"the output of {MHA}"
 
 
-def multi_head(query, key, value, state, num_heads: int, mask=None) -> np.ndarray:
-    """Head by head on its own columns (Vaswani et al. 2017, section 3.2.2), in float64."""
+def multi_head(inputs, state, num_heads: int, mask=None) -> np.ndarray:
+    """Query, key and value, head by head on its own columns (Vaswani et al. 2017, section 3.2.2), in float64."""
     q, k, v = (
         np.asarray(x, np.float64) @ state[f"{layer}.weight"].T + state[f"{layer}.bias"]
-        for layer, x in zip(LAYERS, (query, key, value), strict=False)
+        for layer, x in zip(LAYERS, inputs, strict=False)
     )
     whole = (len(q), num_heads, q.shape[1], k.shape[1])
     masks = [None] * num_heads if mask is None else np.moveaxis(np.broadcast_to(mask, whole), 1, 0)
@@ -176,7 +177,9 @@ def pytorchs(num_heads: int, mask=None):
         size = (query.size(0), num_heads, query.size(1), key.size(1))
         hidden = None if mask is None else torch.from_numpy(~np.broadcast_to(mask, size)).flatten(0, 1)
         output, _ = F.multi_head_attention_forward(
-            *(x.transpose(0, 1) for x in (query, key, value)),
+            query.transpose(0, 1),
+            key.transpose(0, 1),
+            value.transpose(0, 1),
             query.size(-1),
             num_heads,
             torch.cat([w_q, w_k, w_v]),
@@ -209,7 +212,9 @@ def _multi_head(rng):
     return batch, queries, keys, (d_model, heads), state
 
 
-def _three(rng, batch, queries, keys, d_model, dtype=np.float32):
+def _three(rng, sizes, d_model, dtype=np.float32):
+    """Query (B, T, D), key and value (B, S, D) for sizes (B, T, S)."""
+    batch, queries, keys = sizes
     return [normal(rng, batch, length, d_model, dtype=dtype) for length in (queries, keys, keys)]
 
 
@@ -224,7 +229,9 @@ def multi_head_attention_attends_to_one_sequence(student, rng):
         batch, length, _, init, state = _multi_head(rng)
         x = normal(rng, batch, length, init[0])
         got = student.run(MHA, x, Same(0), Same(0), init=init, state=state)
-        expect(got, multi_head(x, x, x, state, init[1]), f"{OUTPUT}{init} for one x {x.shape} as query, key and value")
+        expect(
+            got, multi_head((x, x, x), state, init[1]), f"{OUTPUT}{init} for one x {x.shape} as query, key and value"
+        )
 
 
 @check(MHA, points=2)
@@ -233,10 +240,10 @@ def multi_head_attention_attends_from_one_sequence_to_another(student, rng):
     for _ in range(3):
         batch, queries, keys, init, state = _multi_head(rng)
         for lengths in ((queries, keys), (keys, queries)):
-            inputs = _three(rng, batch, *lengths, init[0])
+            inputs = _three(rng, (batch, *lengths), init[0])
             got = _call(student, inputs, init=init, state=state)
             what = f"{OUTPUT}{init} for query {inputs[0].shape} and another key and value {inputs[1].shape}"
-            expect(got, multi_head(*inputs, state, init[1]), what)
+            expect(got, multi_head(inputs, state, init[1]), what)
 
 
 @check(MHA, points=1)
@@ -251,10 +258,10 @@ def multi_head_attention_takes_every_number_of_heads_that_divides(student, rng):
         (heads, (batch, 1, keys)),
         (heads, (batch, queries, 1)),
     ):
-        inputs = _three(rng, *size, d_model)
+        inputs = _three(rng, size, d_model)
         got = _call(student, inputs, init=(d_model, number), state=state)
         what = f"{OUTPUT}({d_model}, {number}) for query {inputs[0].shape}, key and value {inputs[1].shape}"
-        expect(got, multi_head(*inputs, state, number), what)
+        expect(got, multi_head(inputs, state, number), what)
     # The specification has the constructor raise ValueError, and the visible tests insist on it. Any error that comes
     # before a result keeps the points here: what does harm is a width that is cut off in silence.
     heads = int(rng.choice([3, 5]))
@@ -281,7 +288,7 @@ def multi_head_attention_obeys_a_mask(student, rng):
     ):
         x = normal(rng, batch, length, init[0])
         got = student.run(MHA, x, Same(0), Same(0), mask, init=init, state=state)
-        expect(got, multi_head(x, x, x, state, init[1], mask), f"{OUTPUT}{init} with a mask {mask.shape}")
+        expect(got, multi_head((x, x, x), state, init[1], mask), f"{OUTPUT}{init} with a mask {mask.shape}")
 
 
 @check(MHA, points=1)
@@ -299,16 +306,16 @@ def multi_head_attention_broadcasts_masks(student, rng):
         (any_mask(rng, 1, keys), "a mask (1, S)"),
         (np.ones((queries, keys), dtype=bool), "a mask (T, S) that is True everywhere"),
     ):
-        inputs = _three(rng, batch, queries, keys, init[0])
+        inputs = _three(rng, (batch, queries, keys), init[0])
         got = _call(student, inputs, mask, init=init, state=state)
-        expect(got, multi_head(*inputs, state, init[1], mask), f"{OUTPUT}{init} with {kind}")
+        expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT}{init} with {kind}")
     # Scores in the tens, so that blocked keys must lie far below every allowed one.
-    inputs = _three(rng, batch, queries, keys, init[0])
+    inputs = _three(rng, (batch, queries, keys), init[0])
     inputs[0] = inputs[0] * np.float32(8)
     mask = any_mask(rng, batch, 1, queries, keys)
     got = _call(student, inputs, mask, init=init, state=state)
     what = f"{OUTPUT}{init} for large scores with a mask (B, 1, T, S)"
-    expect(got, multi_head(*inputs, state, init[1], mask), what, tolerance=2e-3)
+    expect(got, multi_head(inputs, state, init[1], mask), what, tolerance=2e-3)
 
 
 @check(MHA, points=1)
@@ -343,7 +350,7 @@ def multi_head_attention_sends_gradients_to_its_inputs(student, rng):
     batch, length, _, init, state = _multi_head(rng)
     parameters = [state[name] for name in NAMES]
     for mask, kind in ((None, "without a mask"), (any_mask(rng, batch, 1, length, length), "with a mask")):
-        inputs = _three(rng, batch, length, length, init[0])
+        inputs = _three(rng, (batch, length, length), init[0])
         grads = _call(student, inputs, mask, init=init, state=state, want="input_grads")
         wanted = gradients(pytorchs(init[1], mask), *inputs, *parameters)
         for name, grad, want in zip(("query", "key", "value"), grads, wanted, strict=False):
@@ -360,7 +367,7 @@ def multi_head_attention_sends_gradients_to_its_inputs(student, rng):
 def multi_head_attention_trains_all_its_parameters(student, rng):
     """Gradients reach the weights and biases of all four projections, in training mode."""
     batch, length, _, init, state = _multi_head(rng)
-    inputs = _three(rng, batch, length, length, init[0])
+    inputs = _three(rng, (batch, length, length), init[0])
     grads = _call(student, inputs, init=init, state=state, mode="train", want="parameter_grads")
     wanted = gradients(pytorchs(init[1]), *inputs, *(state[name] for name in NAMES))[3:]
     for name, want in zip(NAMES, wanted, strict=True):
@@ -378,8 +385,8 @@ def multi_head_attention_keeps_nothing_from_call_to_call(student, rng):
     lengths = (batch, queries, keys)
     mask = any_mask(rng, batch, 1, queries, keys)
     for mode in ("train", "eval"):
-        first = [*_three(rng, *lengths, init[0]), mask]
-        other = [*_three(rng, *lengths, init[0]), any_mask(rng, batch, 1, queries, keys)]
+        first = [*_three(rng, lengths, init[0]), mask]
+        other = [*_three(rng, lengths, init[0]), any_mask(rng, batch, 1, queries, keys)]
         got, again, then, after = student.run(
             MHA,
             *first,
@@ -389,16 +396,16 @@ def multi_head_attention_keeps_nothing_from_call_to_call(student, rng):
             then=tuple(other),
             want=("output", "again", "then", "inputs"),
         )
-        expect(got, multi_head(*first[:3], state, init[1], mask), f"{OUTPUT} in {mode} mode")
+        expect(got, multi_head(first[:3], state, init[1], mask), f"{OUTPUT} in {mode} mode")
         expect(again, got, f"{OUTPUT} in a second call in {mode} mode")
-        expect(then, multi_head(*other[:3], state, init[1], other[3]), f"{OUTPUT} in a later call with other inputs")
+        expect(then, multi_head(other[:3], state, init[1], other[3]), f"{OUTPUT} in a later call with other inputs")
         for name, was, now in zip(("query", "key", "value", "mask"), first, after, strict=True):
             expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
-    first = _three(rng, *lengths, init[0])
-    other = _three(rng, batch + 1, queries + 2, keys + 3, init[0])
+    first = _three(rng, lengths, init[0])
+    other = _three(rng, (batch + 1, queries + 2, keys + 3), init[0])
     got = student.run(MHA, *first, init=init, state=state, then=tuple(other), want="then")
-    expect(got, multi_head(*other, state, init[1]), f"{OUTPUT} in a later call with longer inputs")
-    inputs = _three(rng, *lengths, init[0], dtype=np.float64)
+    expect(got, multi_head(other, state, init[1]), f"{OUTPUT} in a later call with longer inputs")
+    inputs = _three(rng, lengths, init[0], dtype=np.float64)
     try:
         got = student.run(MHA, *inputs, mask, init=init, state=state)
     except StudentError as error:
@@ -407,4 +414,4 @@ def multi_head_attention_keeps_nothing_from_call_to_call(student, rng):
         if error.type_name != "RuntimeError" or "dtype" not in error.message:
             raise
     else:
-        expect(got, multi_head(*inputs, state, init[1], mask), f"{OUTPUT} for float64 inputs")
+        expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT} for float64 inputs")
