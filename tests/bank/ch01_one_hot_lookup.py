@@ -99,7 +99,8 @@ BANK.right(
 def one_hot_lookup(token_ids, table):
     flat = token_ids.flatten()
     places = torch.stack([torch.arange(len(flat)), flat])
-    one_hot = torch.sparse_coo_tensor(places, torch.ones(len(flat), dtype=table.dtype), (len(flat), len(table)))
+    ones, shape = torch.ones(len(flat), dtype=table.dtype), (len(flat), len(table))
+    one_hot = torch.sparse_coo_tensor(places, ones, shape, check_invariants=True)
     return torch.sparse.mm(one_hot, table).view(*token_ids.shape, -1)
 """,
 )
@@ -414,7 +415,7 @@ def one_hot_lookup(token_ids, table):
 """,
 )
 BANK.wrong(
-    "ids-unchanged-table-normalised",
+    "unit-rows",
     "Rows of unit length.",
     """
 def one_hot_lookup(token_ids, table):

@@ -587,6 +587,11 @@ _changed(
     before="if query.shape == value.shape:\n            value = key",
 )
 _changed(
+    "value-is-query-where-query-is-key",
+    "Where query and key are one tensor, value is not looked at any more.",
+    before="if query is key:\n            value = query",
+)
+_changed(
     "length-of-the-query",
     "All three are split with the length of the query, which cross-attention does not have.",
     q="self.w_q(query).view(B, T, self.num_heads, -1).transpose(1, 2)",
@@ -825,22 +830,12 @@ _changed(
 # ------------------------------------------------------------------------------------------------ wrong: the module
 
 _changed(
-    "asserted",
-    "An assertion in place of a ValueError.",
-    check="assert d_model % num_heads == 0",
+    "leftover-columns-dropped",
+    "Layers of width H·K: where H does not divide D, nobody is told that the heads are fewer columns wide.",
+    check="pass",
+    init="self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, num_heads * self.d_k) for _ in range(3))\n"
+    "        self.w_o = nn.Linear(num_heads * self.d_k, d_model)",
 )
-_changed(
-    "width-rounded-down",
-    "A width that does not divide is cut down to one that does.",
-    check="d_model = d_model // num_heads * num_heads",
-)
-_changed(
-    "checked-in-forward",
-    "The ValueError comes with the first call.",
-    check="self.d_model = d_model",
-    before="if self.d_model % self.num_heads:\n            raise ValueError('num_heads')",
-)
-_changed("not-checked", "Any number of heads is accepted.", check="pass")
 _changed("returns-pair", "Returns output and weights.", result="(self.w_o(self.merge(heads)), weights)")
 _changed("sequence-first", "Returns (T, B, D).", result="self.w_o(self.merge(heads)).transpose(0, 1)")
 _changed(
@@ -958,6 +953,16 @@ _changed(
     "            self.kept = key.detach().clone(), value.detach().clone()",
     k="self.split(self.w_k(self.kept[0] + 0 * key))",
     v="self.split(self.w_v(self.kept[1] + 0 * value))",
+)
+_changed(
+    "memory-of-the-first-call",
+    "Where key and value are one tensor and query another, their projections are kept from the first call.",
+    init="+self.memory = None",
+    before="k, v = self.w_k(key), self.w_v(value)\n"
+    "        if key is value and key is not query:\n"
+    "            k, v = self.memory = self.memory or (k, v)",
+    k="self.split(k)",
+    v="self.split(v)",
 )
 _changed(
     "keys-pile-up",

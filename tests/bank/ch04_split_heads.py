@@ -65,16 +65,12 @@ BANK.right(
 )
 BANK.right(
     "columns-gathered",
-    "The columns by their numbers, with a subclass of ValueError.",
+    "The columns by their numbers.",
     """
-class WidthError(ValueError):
-    pass
-
-
 def split_heads(x, num_heads):
     width = x.size(-1)
     if width // num_heads * num_heads != width:
-        raise WidthError("cannot split %s columns into %s heads" % (width, num_heads))
+        raise ValueError("cannot split %s columns into %s heads" % (width, num_heads))
     columns = torch.arange(width).view(num_heads, 1, -1)
     rows = torch.arange(x.size(1)).view(1, -1, 1)
     return x[:, rows, columns]

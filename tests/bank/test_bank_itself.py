@@ -614,50 +614,45 @@ def judge_multi_head_attention(space, found: Findings) -> None:
                 for name, shape in wanted.items()
             }
             module.load_state_dict(loaded)
-            for index, (mask_name, mask) in enumerate(masks.items()):
-                for mode in (index % 2 == 0, index % 2 == 1):
-                    _judge_attending(
-                        found,
-                        module.train(mode),
-                        heads,
-                        loaded,
-                        mask_name,
-                        mask,
-                        dtype,
-                        generator,
-                        ((batch, queries, width), (batch, keys, width), (batch, keys, width)),
-                    )
+            roles = ["qkv", "qkk"] if queries != keys else ["qkv", "qkk", "qqv", "qqq"]  # which inputs are one tensor
+            for index, (mask_name, mask) in enumerate(masks.items(), start=dtype == torch.float64):
+                module.train(index % 3 == 0)
+                role = roles[index % len(roles)]
+                where = f"{(batch, queries, keys, width, heads)} {dtype} inputs {role} mask {mask_name}"
+                tensors = {
+                    letter: torch.randn(batch, length, width, generator=generator, dtype=dtype)
+                    for letter, length in zip("qkv", (queries, keys, keys), strict=True)
+                    if letter in role
+                }
+                _judge_attending(found, where + " train" * module.training, module, heads, loaded, tensors, role, mask)
 
 
-def _judge_attending(found, module, heads, loaded, mask_name, mask, dtype, generator, shapes) -> None:
+def _judge_attending(found, where, module, heads, loaded, tensors, role, mask) -> None:
     """One call of multi-head attention, held against PyTorch's own in float64, forwards and backwards."""
-    where = f"{dtype} {shapes[0]} {shapes[1]} heads {heads} train={module.training} mask {mask_name}"
-    inputs = [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_(True) for shape in shapes]
-    copies = [x.detach().clone() for x in inputs]
+    copies = {letter: tensor.clone() for letter, tensor in tensors.items()}
+    inputs = [tensors[letter].requires_grad_(True) for letter in role]
     kept = None if mask is None else mask.clone()
     module.zero_grad()
     given = inputs if mask is None else [*inputs, kept]
     got = found.call(where, module, *given)
     changed = mask is not None and not torch.equal(mask, kept)
-    if changed or not _same([x.detach() for x in inputs], copies):
+    if changed or not _same([x.detach() for x in tensors.values()], copies.values()):
         found.append(f"{where}: input changed")
         return
     if not _same([p.detach() for p in module.parameters()], [loaded[n] for n, _ in module.named_parameters()]):
         found.append(f"{where}: parameters changed")
         return
-    (batch, queries, width), keys = shapes[0], shapes[1][1]
-    leaves = [x.double().requires_grad_(True) for x in (*copies, *loaded.values())]
-    names = ["query", "key", "value", *loaded]
-    exact = dict(zip(names, leaves, strict=True))
+    (batch, queries, width), keys = inputs[0].shape, inputs[1].size(1)
+    exact = {name: x.double().requires_grad_(True) for name, x in (copies | loaded).items()}
     blocked = None
     if mask is not None:
         blocked = ~mask.expand(batch, heads, queries, keys).reshape(batch * heads, queries, keys)
     want, _ = F.multi_head_attention_forward(
-        *(exact[name].transpose(0, 1) for name in ("query", "key", "value")),
+        *(exact[letter].transpose(0, 1) for letter in role),
         width,
         heads,
         None,
-        torch.cat([exact[f"w_{role}.bias"] for role in "qkv"]),
+        torch.cat([exact[f"w_{letter}.bias"] for letter in "qkv"]),
         None,
         None,
         False,
@@ -672,20 +667,22 @@ def _judge_attending(found, module, heads, loaded, mask_name, mask, dtype, gener
         v_proj_weight=exact["w_v.weight"],
     )
     want = want.transpose(0, 1)
-    found.equal(where, got, want.detach(), dtype)
+    found.equal(where, got, want.detach(), inputs[0].dtype)
     if not (isinstance(got, Tensor) and got.shape == want.shape):
         return
     if not got.requires_grad:
         found.append(f"{where}: no gradient")
         return
     cotangent = _cotangent(want.shape)
-    (got * cotangent).sum().backward()
-    grads = [x.grad for x in inputs] + [dict(module.named_parameters())[name].grad for name in loaded]
-    for name, grad, exact_grad in zip(names, grads, torch.autograd.grad((want * cotangent).sum(), leaves), strict=True):
-        if grad is None and name != "w_k.bias":  # it moves all scores of a query alike, and no weight
-            found.append(f"{where}: no gradient for {name}")
-        elif grad is not None:
+    found.call(f"{where}: backward", (got * cotangent).sum().backward)
+    own = tensors | dict(module.named_parameters())
+    grads = torch.autograd.grad((want * cotangent).sum(), list(exact.values()))
+    for name, exact_grad in zip(exact, grads, strict=True):
+        grad = own[name].grad
+        if grad is not None:
             found.equal(f"{where}: gradient of {name}", grad, exact_grad)
+        elif name != "w_k.bias":  # it moves all scores of a query alike, and no weight
+            found.append(f"{where}: no gradient for {name}")
     again = module(*given)
     if not torch.equal(again, got):
         found.append(f"{where}: a second call gives something else")
