@@ -424,7 +424,11 @@ def _live_inputs(values: list, probes: dict[str, _LiveProbe]) -> list:
 
 
 def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Module:
-    floats = [v.dtype for v in inputs if isinstance(v, Tensor) and v.is_floating_point()]
+    """The module in the dtype of its float inputs, or of its state where it takes none, such as ids; state and mode set."""
+    given = [v.dtype for v in inputs if isinstance(v, Tensor)] + [
+        torch.from_numpy(np.empty(0, v.dtype)).dtype for v in state.values()
+    ]
+    floats = [dtype for dtype in given if dtype.is_floating_point]
     if floats:
         module = module.to(floats[0])
     for name, value in state.items():

@@ -269,6 +269,16 @@ def test_the_module_takes_the_dtype_of_its_inputs(rng):
     assert run({"A": Affine}, "A", x, init=[3, 2]).dtype == np.float32
 
 
+def test_a_module_without_float_inputs_takes_the_dtype_of_its_state(rng):
+    ids, table = np.array([[2, 0]]), rng.normal(size=(3, 4))
+    for dtype in (np.float32, np.float64):
+        got = run({"E": nn.Embedding}, "E", ids, init=[3, 4], state={"weight": table.astype(dtype)})
+        assert got.dtype == dtype
+        assert np.array_equal(got, table.astype(dtype)[ids])
+    x = rng.normal(size=(1, 3)).astype(np.float32)
+    assert run({"A": Affine}, "A", x, init=[3, 2], state={"first.bias": np.ones(2)}).dtype == np.float32
+
+
 def test_initial_state_is_that_before_the_given_one():
     state = {"first.weight": np.zeros((2, 3))}
     initial = run({"A": Affine}, "A", init=[3, 2], state=state, want="initial_state")
