@@ -146,6 +146,7 @@ def test_pages_and_table_are_written(tmp_path):
     for words in ("Hint for no_shift", "large scores", "There is no 03_attention.ipynb.", "ada", "2 cells claim"):
         assert words in page, words
     assert 'href="03_attention.html"' in index.read_text()
+    assert "<code>softmax</code>: Hint for no_shift" in index.read_text()
     rows = {row["student"]: row for row in table(tmp_path)}
     assert list(rows) == ["ada", "bo", "cem", "dora", "eve", "fay", "gil"]
     assert rows["cem"] == {
