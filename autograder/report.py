@@ -314,7 +314,9 @@ def histogram(scores: list[float], most: float, title: str) -> Markup:
     if middle is not None:
         x = left + (width - 2 * left) * min(max(middle / most, 0.0), 1.0) if most else left
         side, shift = ("end", -6) if x > width / 2 else ("start", 6)
-        parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{base}"/>')
+        under = counts[min(BARS - 1, int((x - left) / step))]  # the line ends above the number of this bar
+        foot = base - (base - top) * under / tallest - 22 if under else base
+        parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{foot:.1f}"/>')
         labels.append(_label(x + shift, 15, f"median {markup.number(middle)}", side))
     for k, amount in enumerate(counts):
         tall, x = (base - top) * amount / tallest, left + k * step

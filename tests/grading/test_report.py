@@ -128,6 +128,18 @@ def test_the_picture_of_the_scores(scores, most, bars):
     assert heights == pytest.approx([max(heights) * n / max(expected) for n in expected] if expected else [], abs=0.1)
 
 
+@pytest.mark.parametrize("scores", [[5, 5, 5], [1, 9, 9, 10, 20], [0, 0, 20, 20], [7.9, 8, 8.1], [20] * 9, [3]])
+def test_the_line_of_the_median_crosses_no_number(scores):
+    picture = str(report.histogram(scores, 20, "t"))
+    x, bottom = map(float, re.findall(r'class="median" x1="([\d.]+)" [^>]* y2="([\d.]+)"', picture)[0])
+    numbers = re.findall(r'class="value" x="([\d.]+)" y="([\d.]+)" text-anchor="middle">(\d+)<', picture)
+    assert sum(int(amount) for _, _, amount in numbers) == len(scores)
+    for left, baseline, amount in numbers:
+        if abs(float(left) - x) < 5 * len(amount) + 4:
+            assert bottom <= float(baseline) - 12, "a digit is less than 12 high"
+    assert bottom > 4
+
+
 def test_an_assignment_without_points_has_a_picture():
     assert "<svg" in report.histogram([0.0], 0.0, "t")
 
