@@ -273,6 +273,8 @@ def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> No
 
 
 def _print_class(assignment: str, records: list[dict]) -> None:
+    from autograder.report import told
+
     table = Table(title=assignment, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("student", no_wrap=True)
     pieces = list(dict.fromkeys(result["piece"] for record in records for result in record["results"]))
@@ -284,10 +286,7 @@ def _print_class(assignment: str, records: list[dict]) -> None:
         earned = {p: sum(r["earned"] for r in record["results"] if r["piece"] == p) for p in pieces}
         cells = [f"{earned[p]:g}" if record["results"] else "–" for p in pieces]
         score = "–" if record["score"] is None else f"{record['score']:g}/{record['max_score']:g}"
-        hints = dict.fromkeys(r["diagnosis"]["id"] for r in record["results"] if r["diagnosis"])
-        noted = [f"{r['piece']}: built-in used" for r in record["results"] if r["notes"]]
-        remark = "; ".join([*hints, *noted, *record["remarks"]])
-        table.add_row(escape(record["student"]), *cells, score, escape(remark))
+        table.add_row(escape(record["student"]), *cells, score, escape("; ".join(told(record))))
     out.print(table)
 
 

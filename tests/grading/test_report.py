@@ -105,6 +105,16 @@ def test_what_is_counted():
     assert (slip.id, slip.piece, slip.students) == ("no_shift", "softmax", ["ada", "cem"])
 
 
+def test_who_used_a_built_in_is_said_once_for_the_piece(tmp_path):
+    noted = answers()
+    noted[0] = noted[0] | {"notes": ["`softmax` uses `torch.softmax`."]}
+    records = [record("ada", noted), record("bo", answers()), record("cem", noted, remarks=["Late."])]
+    page = report.write_report(write(tmp_path, records)).with_name("03_attention.html").read_text()
+    assert page.count("2 students used a built-in that this piece re-creates") == 1
+    remarks = {row["student"]: row["remark"] for row in table(tmp_path)}
+    assert remarks == {"ada": "softmax: built-in used", "bo": "", "cem": "softmax: built-in used; Late."}
+
+
 def test_the_commonest_message_counts_numbers_as_alike():
     check = report.Check("p", "c", 1.0, messages=["odd one", "got 1.5 at (0, 1)", "got -2e-05 at (3, 1)"])
     assert check.example == "got 1.5 at (0, 1)"
@@ -170,8 +180,10 @@ def test_pages_and_table_are_written(tmp_path):
         "max_score": "6",
         "submitted": "2026-03-02T10:05:00",
         "status": "graded",
-        "remark": "",
+        "remark": "no_shift",
     }
+    assert rows["ada"]["remark"] == "no_shift"
+    assert rows["eve"]["remark"] == "softmax: 2 cells claim to be this answer."
     assert rows["gil"]["score"] == "", "an error of the grader is nobody's zero"
     assert rows["fay"]["score"] == "0"
     assert rows["fay"]["softmax"] == ""
