@@ -134,6 +134,7 @@ class Piece:
     results: list[dict[str, Any]]
     comment: Markup | None = None
     note: str = ""
+    placed: bool = False  # True where the page shows the graded cell, to which its verdict then belongs
 
     @property
     def anchor(self) -> str:
@@ -160,6 +161,26 @@ class Piece:
             if result["message"] and result.get("diagnosis"):
                 hints.setdefault(result["diagnosis"]["hint"], []).append(result)
         return list(hints.items())
+
+    @property
+    def notes(self) -> list[str]:
+        """What was noted besides, such as the use of a built-in that the piece re-creates."""
+        return [note for result in self.results for note in result.get("notes", [])]
+
+    @property
+    def summary(self) -> str:
+        """What the verdict says, in one line; empty where everything holds."""
+        failed = len(self.results) - len(self.passed)
+        parts = []
+        if self.failures and all(NOT_WRITTEN in message for message, _ in self.failures):
+            parts.append("not written yet")
+        elif failed:
+            verb = "fails" if failed == 1 else "fail"
+            parts.append(f"{failed} of {markup.count(len(self.results), 'check')} {verb}")
+        parts += ["the likely slip is named"] * bool(self.slips)
+        parts += ["a built-in is noted"] * bool(self.notes)
+        parts += ["your instructor's comment"] * bool(self.comment)
+        return "; ".join(parts)
 
     @property
     def mark(self) -> str:
@@ -195,6 +216,7 @@ def page(
         Their names.
     """
     pieces = _pieces(record, notebook, entry)
+    cells = _cells(notebook, pieces, record) if notebook else []
     scored = [p for p in pieces if p.results or entry]
     earned = entry.score if entry else (record or {}).get("score")
     points = entry.max_score if entry else (record or {}).get("max_score")
@@ -211,7 +233,7 @@ def page(
         points=points,
         pieces=scored,
         complete=sum(piece.mark == "full" for piece in scored),
-        cells=_cells(notebook, pieces, record) if notebook else [],
+        cells=cells,
     )
 
 
@@ -256,6 +278,7 @@ def _cells(notebook: NotebookNode, pieces: list[Piece], record) -> list[Cell]:
         source = markup.code(strip_hidden(cell.source)) if cell.source.strip() else ""
         if points_of(cell.metadata):
             piece = by_name[_piece_name(cell)]
+            piece.placed = True
             shown.append(Cell("graded", name=piece.name, piece=piece, outputs=[] if piece.results else _public(cell)))
         elif is_test(cell.metadata):
             shown.append(Cell("test", source, markup.outputs(cell), name.removeprefix("test_")))
