@@ -27,12 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder import settings
-from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of, read_notebook
+from transformer_lab.cells import SKIP_TAG, grade_id_of, nbgrader_flags, points_of, read_notebook
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+#: The id of the cell that :func:`first_cell` makes.
+FIRST_CELL = "setup"
 
 #: Written once into a new course and the instructor's to change from then on.
 COURSE_CONFIG = """\
@@ -93,11 +96,12 @@ def source_files(solutions: str | Path | Iterable[Path]) -> list[Path]:
 def convert_source(path: Path) -> NotebookNode:
     """The instructor's notebook that the MyST source ``path`` describes, as nbgrader wants it in ``source/``.
 
-    Cell metadata is kept as written. Cell ids are the grade ids, else the cell's place in the notebook; the kernelspec
-    is plain ``python3``; there are no outputs: the same source gives the same notebook everywhere.
+    Cell metadata is kept as written. Cell ids are the grade ids, else the cell's place in the source; the kernelspec
+    is plain ``python3``; there are no outputs: the same source gives the same notebook everywhere. Before the first code
+    cell stands :func:`first_cell`.
 
-    Raises ``ValueError`` with one sentence when the file is no notebook, its nbgrader metadata do not validate, or a
-    solution or hidden region is not marked as nbgrader needs it.
+    Raises ``ValueError`` with one sentence when the file is no notebook, its nbgrader metadata do not validate, a
+    solution or hidden region is not marked as nbgrader needs it, or the repository's address is none.
     """
     import nbformat
     from nbgrader.nbgraderformat import MetadataValidator
@@ -105,7 +109,7 @@ def convert_source(path: Path) -> NotebookNode:
     notebook = read_notebook(path)
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    seen: set[str] = set()
+    seen = {FIRST_CELL}
     for number, cell in enumerate(notebook.cells, start=1):
         cell.id = grade_id_of(cell.metadata) or f"cell-{number:02d}"
         if cell.id in seen:
@@ -115,12 +119,56 @@ def convert_source(path: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         _check_markers(cell, path)
+    code = [place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    if code:
+        uses_lab = any("transformer_lab" in notebook.cells[place].source for place in code)
+        notebook.cells.insert(code[0], first_cell(uses_lab, repository_of(path)))
     try:
         MetadataValidator().validate_nb(notebook)
         nbformat.validate(notebook)
     except Exception as error:  # jsonschema, nbgrader and nbformat each have their own classes
         raise ValueError(f"{path}: {_first_line(error)}") from error
     return notebook
+
+
+def first_cell(uses_lab: bool, repository: str = "") -> NotebookNode:
+    """The code cell with which every notebook begins; nobody but a learner runs it.
+
+    Parameters
+    ----------
+    uses_lab
+        Whether the notebook's code mentions ``transformer_lab``, so that the cell has to find it.
+    repository
+        Where pip may fetch it from with git; nothing where it may not.
+
+    Raises
+    ------
+    ValueError
+        ``repository`` is no address.
+    """
+    import nbformat
+
+    if repository and not re.fullmatch(r"[a-z]+://[\w.~:/@%+-]+", repository):
+        raise ValueError(f"{repository!r} is no address that git can fetch from, such as https://host/owner/name.")
+    kinds = {"always", "transformer_lab" if uses_lab else "torch"}
+    if uses_lab and repository:
+        kinds.add("repository")
+    template = (Path(__file__).parent / "templates" / "first_cell.py").read_text(encoding="utf-8")
+    # A line "# %% kind" begins a part that is only for notebooks of that kind; the blank line before it goes with it.
+    start, *rest = re.split(r"\n(?:[ ]*\n)?[ ]*# %% (\w+)(?=\n)", template.rstrip("\n"))
+    text = start + "".join(part for kind, part in zip(rest[::2], rest[1::2], strict=True) if kind in kinds)
+    text = text.replace("REPOSITORY", repository)
+    return nbformat.v4.new_code_cell(text, id=FIRST_CELL, metadata={"tags": [SKIP_TAG]})
+
+
+def repository_of(source: Path) -> str:
+    """The public address that ``_config.yml`` beside the folder of ``source`` gives, or nothing."""
+    import yaml
+
+    config = source.resolve().parents[1] / "_config.yml"
+    if not config.is_file():
+        return ""
+    return str(((yaml.safe_load(config.read_text(encoding="utf-8")) or {}).get("repository") or {}).get("url") or "")
 
 
 def graded_cells(path: Path) -> dict[str, float]:
@@ -314,7 +362,6 @@ def check_stub(stub: NotebookNode, source: NotebookNode) -> None:
         for line in text.split("\n")
         if len(line.strip()) > _SHORT and line.strip() not in shown
     ]
-    bodies = [statements(text) for text in parts.solutions]
     for number, cell in enumerate(stub.cells, start=1):
         where = f"cell {number} ({cell.id}) of the stub"
         for line in cell.source.split("\n"):
@@ -326,9 +373,8 @@ def check_stub(stub: NotebookNode, source: NotebookNode) -> None:
             if secret in cell.source:
                 raise LeakError(f"{where} shows the line {secret!r} of a solution or hidden region.")
         code = [cell.source] if cell.cell_type == "code" else [block for _, block in _FENCE.findall(cell.source)]
-        for run in (_common_run(body, statements(text)) for body in bodies for text in code):
-            if run:
-                raise LeakError(f"{where} repeats a solution: {run!r}.")
+        for run in filter(None, (repeats(parts.solutions, text) for text in code)):
+            raise LeakError(f"{where} repeats a solution: {run!r}.")
         if cell.get("outputs") or cell.get("execution_count"):
             raise LeakError(f"{where} has outputs.")
 
@@ -373,6 +419,12 @@ def statements(code: str) -> list[list[str]]:
         if len(statement) > 3:
             kept.append(statement)
     return kept
+
+
+def repeats(solutions: list[str], text: str) -> str:
+    """The first three consecutive statements of one of ``solutions`` (all of a shorter one) in ``text``, or nothing."""
+    wanted = statements(text)
+    return next(filter(None, (_common_run(statements(solution), wanted) for solution in solutions)), "")
 
 
 def _common_run(solution: list[list[str]], text: list[list[str]]) -> str:
