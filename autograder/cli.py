@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -29,6 +30,7 @@ out, err = Console(width=WIDTH), Console(stderr=True)
 
 CoursePath = Annotated[Path, typer.Option("--course", "-c", help="The nbgrader course folder.")]
 DEFAULT_COURSE = Path("build/course")
+DEFAULT_BUNDLE = Path("build/transformer-piece-by-piece.zip")
 
 
 class Failure(Exception):
@@ -140,6 +142,24 @@ def release(
         out.print(f"wrote {path}", highlight=False, soft_wrap=True)
     if not changed:
         out.print("All stubs are as the sources give them.")
+
+
+@app.command()
+def bundle(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The zip to write.")] = DEFAULT_BUNDLE,
+    solutions: Annotated[Path, typer.Option(help="The sources.")] = Path("solutions"),
+    course: CoursePath = Path("build/release"),
+) -> None:
+    """Make the zip for a class: fresh stubs, transformer_lab, and how to begin; nothing of grading."""
+    from autograder import bundle as maker
+    from autograder import release as stubs
+    from autograder.markup import count
+
+    with _one_sentence(stubs.ReleaseError, stubs.LeakError, ValueError, OSError), TemporaryDirectory() as folder:
+        stubs.build_stubs(solutions, folder, course)
+        files = maker.write_bundle(output, Path(folder), solutions)
+    notebooks = count(sum(name.endswith(".ipynb") for name in files), "notebook")
+    out.print(f"wrote {output}: {notebooks} and transformer_lab", highlight=False, soft_wrap=True)
 
 
 @app.command("course")
