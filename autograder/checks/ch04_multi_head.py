@@ -244,6 +244,15 @@ def multi_head_attention_attends_from_one_sequence_to_another(student, rng):
             got = _call(student, inputs, init=init, state=state)
             what = f"{OUTPUT}{init} for query {inputs[0].shape} and another key and value {inputs[1].shape}"
             expect(got, multi_head(inputs, state, init[1]), what)
+    # What a module concludes from two inputs being one tensor must not reach the third.
+    batch, queries, keys, init, state = _multi_head(rng)
+    x, memory, value = (normal(rng, batch, length, init[0]) for length in (queries, keys, queries))
+    got = student.run(MHA, x, memory, Same(1), init=init, state=state)
+    what = f"{OUTPUT}{init} for query {x.shape} and one tensor {memory.shape} as key and value"
+    expect(got, multi_head((x, memory, memory), state, init[1]), what)
+    got = student.run(MHA, x, Same(0), value, init=init, state=state)
+    what = f"{OUTPUT}{init} for one tensor {x.shape} as query and key, and another value"
+    expect(got, multi_head((x, x, value), state, init[1]), what)
 
 
 @check(MHA, points=1)
@@ -307,8 +316,10 @@ def multi_head_attention_broadcasts_masks(student, rng):
         (np.ones((queries, keys), dtype=bool), "a mask (T, S) that is True everywhere"),
     ):
         inputs = _three(rng, (batch, queries, keys), init[0])
-        got = _call(student, inputs, mask, init=init, state=state)
+        got, after = _call(student, inputs, mask, init=init, state=state, want=("output", "inputs"))
         expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT}{init} with {kind}")
+        for name, was, now in zip(("query", "key", "value", "mask"), [*inputs, mask], after, strict=True):
+            expect(now, was, f"`{name}` after a call with {kind} (was it changed in place?)", tolerance=0)
     # Scores in the tens, so that blocked keys must lie far below every allowed one.
     inputs = _three(rng, (batch, queries, keys), init[0])
     inputs[0] = inputs[0] * np.float32(8)
@@ -340,8 +351,6 @@ def multi_head_attention_has_exactly_four_projections(student, rng):
             np.ptp(values) > 0,
             f"All entries of a new {name} are {values.flat[0]:g}: leave the weights as nn.Linear draws them.",
         )
-    alike = [name for name in NAMES[2::2] if np.array_equal(initial[name], initial[NAMES[0]])]
-    require(not alike, f"A new w_q.weight and {', '.join(alike)} hold the same numbers: make four nn.Linear layers.")
 
 
 @check(MHA, points=1)
@@ -405,6 +414,11 @@ def multi_head_attention_keeps_nothing_from_call_to_call(student, rng):
     other = _three(rng, (batch + 1, queries + 2, keys + 3), init[0])
     got = student.run(MHA, *first, init=init, state=state, then=tuple(other), want="then")
     expect(got, multi_head(other, state, init[1]), f"{OUTPUT} in a later call with longer inputs")
+    (x, memory, _), (other_x, other_memory, _) = first, _three(rng, lengths, init[0])
+    then = (other_x, other_memory, Same(1))
+    got = student.run(MHA, x, memory, Same(1), init=init, state=state, then=then, want="then")
+    right = multi_head((other_x, other_memory, other_memory), state, init[1])
+    expect(got, right, f"{OUTPUT} in a later call with another tensor as key and value")
     inputs = _three(rng, lengths, init[0], dtype=np.float64)
     try:
         got = student.run(MHA, *inputs, mask, init=init, state=state)

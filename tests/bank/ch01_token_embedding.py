@@ -234,20 +234,6 @@ BANK.wrong(
     ),
 )
 BANK.wrong(
-    "padding-trained-by-indexing",
-    "The rows are taken from the weight by index, where the module's padding row has no meaning.",
-    _plain(forward="return self.embedding.weight[token_ids] * math.sqrt(self.embedding.weight.size(1))"),
-)
-BANK.wrong(
-    "padding-trained-by-product",
-    "A one-hot product with the whole weight, so that the padding row gets a gradient.",
-    _plain(
-        forward="weight = self.embedding.weight\n"
-        "        one_hot = F.one_hot(token_ids, weight.size(0)).to(weight.dtype)\n"
-        "        return one_hot @ weight * math.sqrt(weight.size(1))"
-    ),
-)
-BANK.wrong(
     "padding-zero-is-false",
     "A padding id of 0 is taken for none.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id or None)"),
