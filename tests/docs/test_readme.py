@@ -173,7 +173,7 @@ def test_what_the_text_calls_by_name_exists():
 def test_the_chapters_named_are_the_chapters_there():
     sentence, rest = re.search(r"\*\*What is there now:\*\* chapters (.*), complete(.*)", README).groups()
     named, to_read = (
-        {f"{int(number):02}_{name.replace(' ', '_')}" for number, name in re.findall(r"(\d+) \(([a-z ]+)\)", text)}
+        {f"{int(number):02}_{re.sub('[ -]', '_', name)}" for number, name in re.findall(r"(\d+) \(([a-z -]+)\)", text)}
         for text in (sentence, rest)
     )
     for folder, pattern, chapters in (
