@@ -73,10 +73,11 @@ def draw(ax: Axes, *, written: Collection[int] | None = None, describe: bool = F
     def circle(x: float, y: float, radius: float, full: bool) -> None:
         ax.add_patch(Circle((x, y), radius, facecolor=RIGHT if full else "white", edgecolor=RIGHT, linewidth=1.2))
 
-    def arrow(x: float, start: float, end: float) -> None:
-        ax.add_patch(
-            FancyArrowPatch((x, start), (x, end), arrowstyle="-|>", mutation_scale=9, color=INK, shrinkA=0, shrinkB=0)
-        )
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=INK, shrinkA=0, shrinkB=0))
+
+    def upwards(x: float, start: float, end: float) -> None:
+        arrow((x, start), (x, end))
 
     def frame(x: float, bottom: float, top: float) -> None:
         shape = FancyBboxPatch(
@@ -111,15 +112,15 @@ def draw(ax: Axes, *, written: Collection[int] | None = None, describe: bool = F
                 ink = "white" if filled(chapter) else RIGHT
                 ax.text(*centre, str(chapter), ha="center", va="center_baseline", size=8, weight="bold", color=ink)
             if place:
-                arrow(x + width / 2, y - 0.36, y - 0.08)
+                upwards(x + width / 2, y - 0.36, y - 0.08)
         return [bottom + step * place + height / 2 for place in range(len(boxes))] + [bottom + step * len(boxes) - _GAP]
 
     layers = 0.85 + 2 * step + 0.49  # where the first layer's lowest box stands
     for x, words in ((left, "the sentence to translate"), (right, "the translation so far")):
         ax.text(x + width / 2, 0.18, words, ha="center", va="center", size=9, style="italic")
-        arrow(x + width / 2, 0.42, 0.76)
+        upwards(x + width / 2, 0.42, 0.76)
         *_, top = stack(x, 0.85, INPUT, "input")
-        arrow(x + width / 2, top + 0.09, layers - 0.12)
+        upwards(x + width / 2, top + 0.09, layers - 0.12)
 
     *_, encoder_top = stack(left, layers, ENCODER_LAYER, "layer")
     *middles, decoder_top = stack(right, layers, DECODER_LAYER, "layer")
@@ -131,14 +132,13 @@ def draw(ax: Axes, *, written: Collection[int] | None = None, describe: bool = F
     way = left + width + 1.5
     start, over, level = encoder_top + 0.08, encoder_top + 1.24, middles[2]
     ax.plot([left + width / 2] * 2 + [way] * 2, [start, over, over, level], color=INK, linewidth=1, linestyle="-")
-    ends = {"arrowstyle": "-|>", "mutation_scale": 9, "color": INK, "shrinkA": 0, "shrinkB": 0}
-    ax.add_patch(FancyArrowPatch((way, level), (right - 0.08, level), **ends))
+    arrow((way, level), (right - 0.08, level))
     ax.text((left + width / 2 + way) / 2, over + 0.12, "memory", ha="center", va="bottom", size=9, style="italic")
 
     output = decoder_top + 1.69
-    arrow(right + width / 2, decoder_top + 0.08, output - 0.1)
+    upwards(right + width / 2, decoder_top + 0.08, output - 0.1)
     *_, top = stack(right, output, OUTPUT, "output")
-    arrow(right + width / 2, top + 0.09, top + 0.55)
+    upwards(right + width / 2, top + 0.09, top + 0.55)
     ax.text(right + width / 2, top + 0.8, "the next word", ha="center", va="center", size=9, style="italic")
 
     ax.text(0.6, top + 0.8, "number = chapter that builds the piece", size=9, va="center")
