@@ -71,11 +71,12 @@ def test_the_words_fit_their_boxes(ax):
 
 
 def test_the_first_page_names_the_chapters_that_exist():
-    """What the map fills in, what the list links and what the table of contents holds are the same chapters."""
+    """What the list links and what the table of contents holds are the same chapters; the map fills those that build."""
     index = (ROOT / "book/index.md").read_text(encoding="utf-8")
     filled = set(map(int, re.search(r"^WRITTEN = \{(.*)\}$", index, re.M)[1].split(",")))
     linked = set(map(int, re.findall(r"^\| (\d+) \| \[.+\]\(\d\d_\w+\.md\) \|", index, re.M)))
     contents = set(
         map(int, re.findall(r"^ +- file: book/(\d\d)_", (ROOT / "_toc.yml").read_text(encoding="utf-8"), re.M))
     )
-    assert filled == linked == contents
+    assert linked == contents
+    assert filled == contents - {0}
