@@ -58,13 +58,14 @@ def read_notebook(path: Path):
 
     Raises ``ValueError`` with one sentence when the file cannot be read as a notebook.
     """
-    import nbformat
+    if path.suffix == ".md":
+        import jupytext  # learners have no .md files and may lack it
+    else:
+        import nbformat
 
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".md":
-            import jupytext
-
             return jupytext.reads(text, fmt="md:myst")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # cells without an id are the rule in notebooks of older programs

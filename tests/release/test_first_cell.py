@@ -173,6 +173,11 @@ def test_a_folder_around_the_notebook_is_found(nested, with_torch, tmp_path):
     assert f"TokenEmbedding of {tmp_path / 'transformer_lab' / 'pieces.py'}" in done.stdout
 
 
+def test_the_loader_of_pieces_needs_python_alone(make_elsewhere, tmp_path):
+    done = make_elsewhere(have=()).run("from transformer_lab import pieces; print(pieces.__name__)", lay_out(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "transformer_lab.pieces\n"), done.stderr
+
+
 def test_a_wheel_beside_the_notebook_is_found(without_torch, tmp_path):
     place = tmp_path / "some folder"
     place.mkdir()
