@@ -17,7 +17,7 @@ import platform
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def judge_task(task: Task) -> dict[str, Any]:
     judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs)
     markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
-        "results": [asdict(result) for result in judgement.results],
+        "results": [result.as_dict() for result in judgement.results],
         "comments": _comments(judgement.results),
         "remarks": outcome["remarks"] + rebuilt.remarks + judgement.remarks,
         "seconds": judgement.seconds,

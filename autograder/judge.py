@@ -158,7 +158,7 @@ class _Session:
         cell.source = strip_hidden(cell.source)
         cell.outputs = [
             nbformat.v4.new_output("stream", name="stdout", text=text),
-            nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:g}"}, execution_count=None),
+            nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:.10g}"}, execution_count=None),
         ]
 
     def _cells(self, until: int) -> list[Cell]:

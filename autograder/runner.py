@@ -47,7 +47,8 @@ class CheckResult:
         return not self.message
 
     def as_dict(self) -> dict:
-        return asdict(self)
+        """The result as plain data, equal to what a file of JSON gives back."""
+        return asdict(self) | {"notes": list(self.notes)}
 
 
 def run_checks(
