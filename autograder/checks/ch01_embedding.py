@@ -104,11 +104,11 @@ TOKEN, TABLE = "TokenEmbedding", "embedding.weight"
 FINE = 1e-5
 
 
-def _table(rng, vocab=None, d_model=None, dtype=np.float32):
-    """V and D that differ, D no square number, and a table."""
-    d_model = int(rng.choice([5, 6, 7, 8, 10])) if d_model is None else d_model
-    vocab = int(rng.integers(11, 15)) if vocab is None else vocab
-    return vocab, d_model, normal(rng, vocab, d_model, dtype=dtype)
+def _table(rng, dtype=np.float32):
+    """V and D that differ, D no square number, and a table with short rows and long ones."""
+    vocab, d_model = int(rng.integers(11, 15)), int(rng.choice([5, 6, 7, 8, 10]))
+    lengths = rng.permutation(np.geomspace(0.1, 3, vocab))[:, None]
+    return vocab, d_model, (normal(rng, vocab, d_model, dtype=np.float64) * lengths).astype(dtype)
 
 
 def _scaled(table, ids) -> np.ndarray:

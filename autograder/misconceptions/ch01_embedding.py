@@ -194,12 +194,12 @@ class _Token(nn.Module):
         return nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
 
     def forward(self, token_ids):
-        return self.rows(token_ids) * self.scale(token_ids)
+        return self.rows(token_ids) * self.factor(token_ids)
 
     def rows(self, token_ids):
         return self.embedding(token_ids)
 
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return math.sqrt(self.d_model)
 
 
@@ -212,13 +212,13 @@ NO_SCALE = (
 
 @misconception(TOKEN, *NO_SCALE)
 class NoScale(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return 1.0
 
 
 @misconception(TOKEN, "divided", "The rows are divided by √d_model: multiply them by it.")
 class Divided(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return self.d_model**-0.5
 
 
@@ -226,25 +226,25 @@ class Divided(_Token):
     TOKEN, "scaled-by-the-width", "The rows are multiplied by d_model: once by its root, √d_model, is right."
 )
 class ScaledByTheWidth(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return self.d_model
 
 
 @misconception(TOKEN, "scaled-by-the-vocabulary", "The factor is √V, from the number of rows: it is √d_model.")
 class ScaledByTheVocabulary(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return math.sqrt(self.embedding.num_embeddings)
 
 
 @misconception(TOKEN, "scaled-by-the-length", "The factor is √L, from the length of the sequence: it is √d_model.")
 class ScaledByTheLength(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return math.sqrt(token_ids.size(-1))
 
 
 @misconception(TOKEN, "whole-root", "The root of d_model is cut down to a whole number: keep it a float.")
 class WholeRoot(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return math.isqrt(self.d_model)
 
 
@@ -254,7 +254,7 @@ class WholeRoot(_Token):
     "The factor is √512, the paper's, whatever d_model is: take the root of the d_model that is given.",
 )
 class ScaleOfOneModel(_Token):
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return math.sqrt(512)
 
 
@@ -265,7 +265,7 @@ class BakedIn(_Token):
         embedding.weight.data.mul_(math.sqrt(d_model))
         return embedding
 
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return 1.0
 
 
@@ -279,7 +279,7 @@ class WeightsScaledInEveryCall(_Token):
         self.embedding.weight.data.mul_(math.sqrt(self.d_model))
         return super().rows(token_ids)
 
-    def scale(self, token_ids):
+    def factor(self, token_ids):
         return 1.0
 
 
@@ -287,16 +287,16 @@ class WeightsScaledInEveryCall(_Token):
     TOKEN, "scaled-in-one-mode", "In evaluation mode the rows are not scaled: the factor belongs to both modes."
 )
 class ScaledInTrainingOnly(_Token):
-    def scale(self, token_ids):
-        return super().scale(token_ids) if self.training else 1.0
+    def factor(self, token_ids):
+        return super().factor(token_ids) if self.training else 1.0
 
 
 @misconception(
     TOKEN, "scaled-in-one-mode", "In training mode the rows are not scaled: the factor belongs to both modes."
 )
 class ScaledInEvaluationOnly(_Token):
-    def scale(self, token_ids):
-        return 1.0 if self.training else super().scale(token_ids)
+    def factor(self, token_ids):
+        return 1.0 if self.training else super().factor(token_ids)
 
 
 @misconception(
@@ -420,11 +420,14 @@ class ZeroTakenForNoPadding(_Token):
         return nn.Embedding(vocab_size, d_model, padding_idx=pad_id or None)
 
 
-@misconception(
-    TOKEN,
-    "padding-masked-out",
-    "The padding's vectors are set to zero in forward: the stored row decides what comes out, and padding_idx keeps it zero.",
+PADDING_IN_FORWARD = (
+    "padding-in-forward",
+    "The padding is emptied in forward: nn.Embedding with padding_idx makes its row zero at the start and leaves it untrained, "
+    "and forward has nothing to do.",
 )
+
+
+@misconception(TOKEN, *PADDING_IN_FORWARD)
 class PaddingMaskedOut(_Token):
     def table(self, vocab_size, d_model, pad_id):
         return nn.Embedding(vocab_size, d_model)
@@ -432,6 +435,24 @@ class PaddingMaskedOut(_Token):
     def forward(self, token_ids):
         vectors = super().forward(token_ids)
         return vectors if self.pad_id is None else vectors * (token_ids != self.pad_id)[..., None]
+
+
+@misconception(TOKEN, *PADDING_IN_FORWARD)
+class PaddingMaskedOutTwice(_Token):
+    def forward(self, token_ids):
+        vectors = super().forward(token_ids)
+        return vectors if self.pad_id is None else vectors * (token_ids != self.pad_id)[..., None]
+
+
+@misconception(TOKEN, *PADDING_IN_FORWARD)
+class PaddingRowEmptiedInForward(_Token):
+    def table(self, vocab_size, d_model, pad_id):
+        return nn.Embedding(vocab_size, d_model)
+
+    def rows(self, token_ids):
+        if self.pad_id is not None:
+            self.embedding.weight.data[self.pad_id] = 0
+        return super().rows(token_ids)
 
 
 @misconception(
@@ -456,7 +477,7 @@ class DropoutWhileTraining(_Token):
 class ScaleSaved(_Token):
     def __init__(self, vocab_size, d_model, pad_id=None):
         super().__init__(vocab_size, d_model, pad_id)
-        self.register_buffer("factor", torch.tensor(math.sqrt(d_model)))
+        self.register_buffer("scale", torch.tensor(math.sqrt(d_model)))
 
 
 SCALE_LEARNT = ("scale-learnt", "The factor is an nn.Parameter, which training would change: it is a constant.")
@@ -466,10 +487,10 @@ SCALE_LEARNT = ("scale-learnt", "The factor is an nn.Parameter, which training w
 class ScaleLearnt(_Token):
     def __init__(self, vocab_size, d_model, pad_id=None):
         super().__init__(vocab_size, d_model, pad_id)
-        self.factor = nn.Parameter(torch.tensor(math.sqrt(d_model)))
+        self.scale = nn.Parameter(torch.tensor(math.sqrt(d_model)))
 
-    def scale(self, token_ids):
-        return self.factor
+    def factor(self, token_ids):
+        return self.scale
 
 
 @misconception(
@@ -479,7 +500,7 @@ class ScaleLearnt(_Token):
 )
 class SizesExchanged(_Token):
     def table(self, vocab_size, d_model, pad_id):
-        return nn.Embedding(d_model, vocab_size)
+        return nn.Embedding(d_model, vocab_size, padding_idx=pad_id)
 
 
 @misconception(

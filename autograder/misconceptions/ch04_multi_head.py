@@ -72,6 +72,12 @@ def heads_folded_into_the_batch(x, num_heads):
     return _split(x, num_heads).flatten(0, 1)
 
 
+@misconception("split_heads", "heads-backwards", "The heads stand in the wrong order: head 0 owns the first K columns.")
+def split_heads_backwards(x, num_heads):
+    _check(x, num_heads)
+    return _split(x, num_heads).flip(1)
+
+
 @misconception(
     "split_heads",
     "heads-first",
@@ -226,16 +232,28 @@ def columns_interleaved(x):
     return x.permute(0, 2, 3, 1).flatten(2)
 
 
-@misconception("merge_heads", "heads-added", "The heads are added: put them side by side, H·K columns for every token.")
+ADDED = "heads-added", "The heads are added: put them side by side, H·K columns for every token."
+AVERAGED = "heads-averaged", "The heads are averaged: put them side by side, H·K columns for every token."
+
+
+@misconception("merge_heads", *ADDED)
 def heads_added(x):
     return x.sum(1)
 
 
-@misconception(
-    "merge_heads", "heads-averaged", "The heads are averaged: put them side by side, H·K columns for every token."
-)
+@misconception("merge_heads", *ADDED)
+def heads_added_and_repeated(x):
+    return x.sum(1).repeat(1, 1, x.size(1))
+
+
+@misconception("merge_heads", *AVERAGED)
 def heads_averaged(x):
     return x.mean(1)
+
+
+@misconception("merge_heads", *AVERAGED)
+def heads_averaged_and_repeated(x):
+    return x.mean(1).repeat(1, 1, x.size(1))
 
 
 @misconception(
