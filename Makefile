@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all setup notebooks book grade test test-fast test-long lint format clean distclean help
+.PHONY: all setup notebooks bundle book grade test test-fast test-long results-check lint format clean distclean help
 
 all: notebooks book grade ## build the stubs and the book, grade the sample submissions, say where things are
 	@echo
@@ -33,9 +33,12 @@ $(VENV)/installed: requirements.txt pyproject.toml
 
 notebooks: build/stubs ## make the stubs in notebooks/ from solutions/
 
-build/stubs: $(VENV)/installed $(wildcard solutions/*.md) autograder/release.py
+build/stubs: $(VENV)/installed $(wildcard solutions/*.md) autograder/release.py autograder/templates/first_cell.py _config.yml
 	@$(BIN)/autograder release
 	@mkdir -p build && touch $@
+
+bundle: $(VENV)/installed ## make the zip for a class, build/transformer-piece-by-piece.zip
+	@$(BIN)/autograder bundle
 
 book: $(VENV)/installed ## build the book, strictly: a warning is an error
 	@$(BIN)/jupyter-book build . --path-output build/book -n -W --keep-going -q
@@ -56,6 +59,9 @@ test-fast: $(VENV)/installed ## run the unit tests only
 test-long: $(VENV)/installed ## run every test
 	@.ci/system-packages bwrap=bubblewrap chromium=chromium
 	$(PYTEST)
+
+results-check: $(VENV)/installed ## fail when the code that made a file of results/ has changed
+	@$(BIN)/python -m transformer_lab.results
 
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check .

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from autograder import seeds
+from autograder import seeds, settings
 from autograder.registry import title
-from autograder.runner import run_checks
+from autograder.runner import CheckResult, run_checks
 
 
 def award(namespace: Any, piece: str) -> float:
     """Run the hidden checks of ``piece``, print what a learner should know, and return the points earned.
 
     nbgrader takes the value of a graded cell's last line as the cell's score. The inputs are those of the course's
-    current round (see :mod:`autograder.seeds`), found from the working directory; outside a course folder, as when a source
-    is validated by itself, they are public, and the output says so.
+    current round (see :mod:`autograder.seeds`), found from the working directory, and so is what using a built-in costs
+    (:mod:`autograder.settings`); outside a course folder, as when a source is validated by itself, the inputs are public
+    and a built-in costs nothing, and the output says so.
     """
+    seed: int | bytes = 0
+    costs = 0.0
     try:
-        seed: int | bytes = seeds.round_seed(seeds.find_course(), seeds.chapter_of(piece))
+        course = seeds.find_course()
     except FileNotFoundError:
-        seed = 0
         print("Not in a course folder: checked with public inputs, not with those of a grading round.")
-    results = run_checks(namespace, piece=piece, seed=seed)
-    for result in results:
-        print(line(result))
-    earned = sum(result.earned for result in results)
+    else:
+        seed, costs = seeds.round_seed(course, seeds.chapter_of(piece)), settings.builtin_costs(course)
+    results = run_checks(namespace, piece=piece, seed=seed, builtin_costs=costs)
+    print(lines(results))
+    earned = round(sum(result.earned for result in results), 6)
     return int(earned) if earned == int(earned) else earned
 
 
-def line(result) -> str:
+def lines(results: Sequence[CheckResult]) -> str:
+    """The results of one piece as the learner reads them, the notes on it last."""
+    return "\n".join([*map(line, results), *notes(results)])
+
+
+def notes(results: Iterable[CheckResult]) -> list[str]:
+    """What was noted of the pieces, a line each."""
+    return [f"Noted: {note}" for result in results for note in result.notes]
+
+
+def line(result: CheckResult) -> str:
     """One result as the learner reads it."""
     mark = "✓" if result.passed else "✗"
     text = f"{mark} {title(result.piece, result.check)} ({result.earned:g}/{result.points:g})"

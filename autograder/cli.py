@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -29,6 +30,7 @@ out, err = Console(width=WIDTH), Console(stderr=True)
 
 CoursePath = Annotated[Path, typer.Option("--course", "-c", help="The nbgrader course folder.")]
 DEFAULT_COURSE = Path("build/course")
+DEFAULT_BUNDLE = Path("build/transformer-piece-by-piece.zip")
 
 
 class Failure(Exception):
@@ -104,9 +106,11 @@ def _print_results(results) -> None:
         table.add_row(name, title(result.piece, result.check), f"{result.earned:g}/{result.points:g}", mark)
     out.print(table)
     failed = [result for result in results if not result.passed]
-    for piece in dict.fromkeys(result.piece for result in failed):
+    for piece in dict.fromkeys(result.piece for result in results if result.message or result.notes):
         ours = [result for result in failed if result.piece == piece]
         out.print(f"\n[bold]{piece}[/]")
+        for note in (note for result in results if result.piece == piece for note in result.notes):
+            out.print(f"  [yellow]Noted:[/] {escape(note)}", highlight=False, soft_wrap=True)
         for hint in dict.fromkeys(result.diagnosis.hint for result in ours if result.diagnosis):
             out.print(f"  [yellow]Likely slip:[/] {escape(hint)}", highlight=False, soft_wrap=True)
         for message in dict.fromkeys(result.message for result in ours):
@@ -138,6 +142,24 @@ def release(
         out.print(f"wrote {path}", highlight=False, soft_wrap=True)
     if not changed:
         out.print("All stubs are as the sources give them.")
+
+
+@app.command()
+def bundle(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The zip to write.")] = DEFAULT_BUNDLE,
+    solutions: Annotated[Path, typer.Option(help="The sources.")] = Path("solutions"),
+    course: CoursePath = Path("build/release"),
+) -> None:
+    """Make the zip for a class: fresh stubs, transformer_lab, and how to begin; nothing of grading."""
+    from autograder import bundle as maker
+    from autograder import release as stubs
+    from autograder.markup import count
+
+    with _one_sentence(stubs.ReleaseError, stubs.LeakError, ValueError, OSError), TemporaryDirectory() as folder:
+        stubs.build_stubs(solutions, folder, course)
+        files = maker.write_bundle(output, Path(folder), solutions)
+    notebooks = count(sum(name.endswith(".ipynb") for name in files), "notebook")
+    out.print(f"wrote {output}: {notebooks} and transformer_lab", highlight=False, soft_wrap=True)
 
 
 @app.command("course")
@@ -187,6 +209,15 @@ def grade(
     cell_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a cell.")] = 60.0,
     notebook_seconds: Annotated[float, typer.Option(min=1, help="Time limit of a notebook.")] = 600.0,
     memory: Annotated[float, typer.Option(min=1, help="Memory limit of a notebook in GiB.")] = 4.0,
+    builtin_costs: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="The share of a piece's points that using the built-in which it re-creates costs; by default what "
+            "c.Judge.builtin_costs in nbgrader_config.py says, which is 0.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
 ) -> None:
     """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
@@ -222,6 +253,7 @@ def grade(
                     workers=workers,
                     sandboxed=sandbox != "none",
                     limits=limits,
+                    builtin_costs=builtin_costs,
                     force=force,
                     progress=progress,
                 )
@@ -261,6 +293,8 @@ def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> No
 
 
 def _print_class(assignment: str, records: list[dict]) -> None:
+    from autograder.report import told
+
     table = Table(title=assignment, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("student", no_wrap=True)
     pieces = list(dict.fromkeys(result["piece"] for record in records for result in record["results"]))
@@ -272,9 +306,7 @@ def _print_class(assignment: str, records: list[dict]) -> None:
         earned = {p: sum(r["earned"] for r in record["results"] if r["piece"] == p) for p in pieces}
         cells = [f"{earned[p]:g}" if record["results"] else "–" for p in pieces]
         score = "–" if record["score"] is None else f"{record['score']:g}/{record['max_score']:g}"
-        hints = dict.fromkeys(r["diagnosis"]["id"] for r in record["results"] if r["diagnosis"])
-        remark = "; ".join([*hints, *record["remarks"]])
-        table.add_row(escape(record["student"]), *cells, score, escape(remark))
+        table.add_row(escape(record["student"]), *cells, score, escape("; ".join(told(record))))
     out.print(table)
 
 

@@ -1,14 +1,15 @@
-"""The files of an nbgrader course folder, and the notebook that a submission is rebuilt on."""
+"""The files of an nbgrader course folder, how they are written, and the notebook that a submission is rebuilt on."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from transformer_lab.cells import read_notebook
+from transformer_lab.cells import nbgrader_flags, read_notebook
 
 
 class CourseError(RuntimeError):
@@ -80,11 +81,19 @@ class Course:
         if _skeleton(source) != _skeleton(base):
             raise CourseError(f"{assignment} changed since its release: run `autograder course {self.root}`.")
         for theirs, ours in zip(base.cells, source.cells, strict=True):
-            if (theirs.metadata.get("nbgrader") or {}).get("grade"):
+            if nbgrader_flags(theirs.metadata).get("grade"):
                 theirs.source = ours.source
         return nbformat.from_dict(base)
 
 
+def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
+    """Write a file that is there completely or not at all, whoever else writes or reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding=encoding, errors="replace", newline="")
+    os.replace(beside, path)
+
+
 def _skeleton(notebook: NotebookNode) -> list[tuple]:
     keys = ("grade_id", "grade", "solution", "locked", "points")
-    return [(cell.cell_type, *((cell.metadata.get("nbgrader") or {}).get(k) for k in keys)) for cell in notebook.cells]
+    return [(cell.cell_type, *(nbgrader_flags(cell.metadata).get(k) for k in keys)) for cell in notebook.cells]

@@ -6,6 +6,7 @@ the check too, and if wherever it fails a check, it answers every request of tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,10 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One check of a learner's piece: how to run it again with the same inputs, what was exchanged, how it ended."""
+    """One check of a learner's piece: how to run it again with the same inputs, what was exchanged, how it ended.
+
+    ``rerun`` is one object for each check and seed, by which what it found of a known mistake is remembered.
+    """
 
     rerun: Callable[[Any], None]
     exchanges: list[Exchange]
@@ -63,7 +67,7 @@ def _explained(known: registry.Misconception, attempts: list[Attempt]) -> set[in
         try:
             attempt.rerun(candidate)
         except _Differs:
-            if not _holds(known, attempt):
+            if not _holds(known, attempt.rerun):
                 return set()
         except (CheckFailed, StudentError):
             if not attempt.failed or candidate.rest:
@@ -74,10 +78,11 @@ def _explained(known: registry.Misconception, attempts: list[Attempt]) -> set[in
     return explained
 
 
-def _holds(known: registry.Misconception, attempt: Attempt) -> bool:
-    """Whether the check holds for the known mistake."""
+@functools.lru_cache(maxsize=100_000)
+def _holds(known: registry.Misconception, rerun: Callable[[Any], None]) -> bool:
+    """Whether a check holds for the known mistake, whoever is being graded: asked once for each check and seed."""
     try:
-        attempt.rerun(LocalStudent({known.piece: known.implementation}))
+        rerun(LocalStudent({known.piece: known.implementation}))
     except Exception:
         return False
     return True

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,9 +27,9 @@ from nbgrader.api import Gradebook, MissingEntry
 from traitlets import default
 
 from autograder import markup
-from autograder.course import Course, CourseError
+from autograder.course import Course, CourseError, write_atomically
 from autograder.judge import checked_piece, strip_hidden
-from transformer_lab.cells import is_test
+from transformer_lab.cells import grade_id_of, is_test, nbgrader_flags, points_of
 
 #: The beginning of what :mod:`autograder.runner` says of a piece that nobody has begun.
 NOT_WRITTEN = "is not written yet"
@@ -135,6 +134,7 @@ class Piece:
     results: list[dict[str, Any]]
     comment: Markup | None = None
     note: str = ""
+    placed: bool = False  # True where the page shows the graded cell, to which its verdict then belongs
 
     @property
     def anchor(self) -> str:
@@ -161,6 +161,26 @@ class Piece:
             if result["message"] and result.get("diagnosis"):
                 hints.setdefault(result["diagnosis"]["hint"], []).append(result)
         return list(hints.items())
+
+    @property
+    def notes(self) -> list[str]:
+        """What was noted besides, such as the use of a built-in that the piece re-creates."""
+        return [note for result in self.results for note in result.get("notes", [])]
+
+    @property
+    def summary(self) -> str:
+        """What the verdict says, in one line; empty where everything holds."""
+        failed = len(self.results) - len(self.passed)
+        parts = []
+        if self.failures and all(NOT_WRITTEN in message for message, _ in self.failures):
+            parts.append("not written yet")
+        elif failed:
+            verb = "fails" if failed == 1 else "fail"
+            parts.append(f"{failed} of {markup.count(len(self.results), 'check')} {verb}")
+        parts += ["the likely slip is named"] * bool(self.slips)
+        parts += ["a built-in is noted"] * bool(self.notes)
+        parts += ["your instructor's comment"] * bool(self.comment)
+        return "; ".join(parts)
 
     @property
     def mark(self) -> str:
@@ -196,6 +216,7 @@ def page(
         Their names.
     """
     pieces = _pieces(record, notebook, entry)
+    cells = _cells(notebook, pieces, record) if notebook else []
     scored = [p for p in pieces if p.results or entry]
     earned = entry.score if entry else (record or {}).get("score")
     points = entry.max_score if entry else (record or {}).get("max_score")
@@ -212,7 +233,7 @@ def page(
         points=points,
         pieces=scored,
         complete=sum(piece.mark == "full" for piece in scored),
-        cells=_cells(notebook, pieces, record) if notebook else [],
+        cells=cells,
     )
 
 
@@ -223,8 +244,8 @@ def _pieces(record, notebook, entry) -> list[Piece]:
         results.setdefault(result["piece"], []).append(result)
     points = {name: sum(r["points"] for r in found) for name, found in results.items()}
     for cell in notebook.cells if notebook else []:
-        if _graded(cell):
-            points[_piece_name(cell)] = float(cell.metadata.nbgrader.get("points") or 0)
+        if cell.cell_type == "code" and points_of(cell.metadata):
+            points[_piece_name(cell)] = points_of(cell.metadata)
     pieces = []
     for name, most in points.items():
         found = results.get(name, [])
@@ -253,16 +274,16 @@ def _cells(notebook: NotebookNode, pieces: list[Piece], record) -> list[Cell]:
             continue
         if cell.cell_type != "code":
             continue
-        about = cell.metadata.get("nbgrader") or {}
+        name = grade_id_of(cell.metadata)
         source = markup.code(strip_hidden(cell.source)) if cell.source.strip() else ""
-        if _graded(cell):
+        if points_of(cell.metadata):
             piece = by_name[_piece_name(cell)]
+            piece.placed = True
             shown.append(Cell("graded", name=piece.name, piece=piece, outputs=[] if piece.results else _public(cell)))
         elif is_test(cell.metadata):
-            name = str(about.get("grade_id") or "").removeprefix("test_")
-            shown.append(Cell("test", source, markup.outputs(cell), name))
-        elif about.get("solution"):
-            shown.append(Cell("answer", source, markup.outputs(cell), str(about.get("grade_id"))))
+            shown.append(Cell("test", source, markup.outputs(cell), name.removeprefix("test_")))
+        elif nbgrader_flags(cell.metadata).get("solution"):
+            shown.append(Cell("answer", source, markup.outputs(cell), name))
         elif source:
             shown.append(Cell("code", source, markup.outputs(cell)))
     return shown
@@ -279,14 +300,8 @@ def _public(cell: NotebookNode) -> list[Markup]:
     return markup.outputs(kept)
 
 
-def _graded(cell: NotebookNode) -> bool:
-    """Whether a cell is worth points; nbgrader also grades the visible tests, for none."""
-    about = cell.metadata.get("nbgrader") or {}
-    return cell.cell_type == "code" and bool(about.get("grade") and about.get("points"))
-
-
 def _piece_name(cell: NotebookNode) -> str:
-    return checked_piece(cell) or str(cell.metadata.nbgrader.get("grade_id")).removeprefix("check_")
+    return checked_piece(cell) or grade_id_of(cell.metadata).removeprefix("check_")
 
 
 def _title(notebook: NotebookNode | None, assignment: str) -> str:
@@ -330,11 +345,3 @@ def _record(place: Course, assignment: str, student: str) -> dict[str, Any] | No
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FeedbackError(f"{path} is damaged: delete it and run `autograder grade {assignment}`.") from error
-
-
-def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Write a file that is there completely or not at all, whoever else writes or reads it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding=encoding, errors="replace", newline="")
-    os.replace(beside, path)

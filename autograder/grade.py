@@ -17,7 +17,7 @@ import platform
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades
 from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
 
-from autograder import intake, judge, markup, sandbox, seeds
-from autograder.award import line
-from autograder.course import Course, CourseError, Submission
+from autograder import intake, judge, markup, sandbox, seeds, settings
+from autograder.award import line, notes
+from autograder.course import Course, CourseError, Submission, write_atomically
+from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
 
 GRADED, UNREADABLE, MISSING, FAILED = "graded", "unreadable", "missing", "failed"
 
@@ -47,6 +48,7 @@ class Task:
     seed: bytes
     limits: sandbox.Limits
     sandboxed: bool
+    builtin_costs: float
     digest: str
 
 
@@ -58,6 +60,7 @@ def grade(
     workers: int | None = None,
     sandboxed: bool = True,
     limits: sandbox.Limits | None = None,
+    builtin_costs: float | None = None,
     force: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Any]]:
@@ -75,6 +78,9 @@ def grade(
         False runs learners' code without the sandbox: for your own notebooks only.
     limits
         Of every notebook's kernel.
+    builtin_costs
+        The share of a piece's points that using the built-in which it re-creates costs; None takes the course's setting
+        (:func:`autograder.settings.builtin_costs`).
     force
         Grade again what has not changed.
     progress
@@ -86,6 +92,8 @@ def grade(
         The assignment is not released, a named student handed in nothing, or nobody did.
     SandboxError
         A sandbox was asked for and there is none here.
+    ValueError
+        The course's settings cannot be read, or what a built-in costs is no share.
     """
     if sandboxed and (reason := sandbox.why_unavailable()):
         raise sandbox.SandboxError(reason)
@@ -103,7 +111,9 @@ def grade(
     _check_gradebook(course, assignment, base)
 
     seed = seeds.round_seed(course.root, assignment)
-    tasks = [_task(course, s, assignment, base, seed, limits or sandbox.Limits(), sandboxed) for s in submissions]
+    costs = settings.builtin_costs(course.root) if builtin_costs is None else settings.share(builtin_costs)
+    limits = limits or sandbox.Limits()
+    tasks = [_task(course, s, assignment, base, seed, limits, sandboxed, costs) for s in submissions]
     finished = {} if force else {task.student: _finished(course, task) for task in tasks}
     records = {student: record for student, record in finished.items() if record is not None}
     open_tasks = [task for task in tasks if task.student not in records]
@@ -118,22 +128,23 @@ def grade(
 
 def load_records(course: Course, assignment: str) -> list[dict[str, Any]]:
     """The records of an assignment as they were saved, in the order of students."""
-    folder = course.root / "results" / assignment
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
+    paths = sorted((course.root / "results" / assignment).glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 # --------------------------------------------------------------------------------------------------------------- work
 
 
-def _task(course, submission: Submission, assignment, base, seed, limits, sandboxed) -> Task:
+def _task(course, submission: Submission, assignment, base, seed, limits, sandboxed, builtin_costs) -> Task:
     digest = hashlib.sha256()
-    for part in (base, seed.hex(), repr(limits), str(sandboxed), _code_digest()):
+    for part in (base, seed.hex(), repr(limits), str(sandboxed), repr(builtin_costs), _code_digest()):
         digest.update(part.encode() + b"\0")
     for path in sorted(submission.folder.iterdir()):
         digest.update(path.name.encode(errors="surrogateescape") + b"\0")
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= intake.MAX_BYTES:
             digest.update(path.read_bytes())
-    return Task(submission.student, assignment, submission.folder, base, seed, limits, sandboxed, digest.hexdigest())
+    rest = (base, seed, limits, sandboxed, builtin_costs, digest.hexdigest())
+    return Task(submission.student, assignment, submission.folder, *rest)
 
 
 def judge_task(task: Task) -> dict[str, Any]:
@@ -150,10 +161,10 @@ def judge_task(task: Task) -> dict[str, Any]:
         outcome["remarks"].append(str(error))
         return outcome | {"status": UNREADABLE}
     rebuilt = intake.rebuild(nbformat.reads(task.base, as_version=4), submitted)
-    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed)
+    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs)
     markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
-        "results": [asdict(result) for result in judgement.results],
+        "results": [result.as_dict() for result in judgement.results],
         "comments": _comments(judgement.results),
         "remarks": outcome["remarks"] + rebuilt.remarks + judgement.remarks,
         "seconds": judgement.seconds,
@@ -189,13 +200,13 @@ def _find_notebook(task: Task) -> tuple[Path | None, str]:
 
 
 def _comments(results) -> dict[str, str]:
-    """What to say beside each answer: its failed checks and the likely slip."""
+    """What to say beside each answer: its failed checks, the likely slip, and what was noted."""
     comments: dict[str, list[str]] = {}
     for result in results:
-        comments.setdefault(result.piece, [])
-        if not result.passed:
-            comments[result.piece].append(line(result))
-    return {piece: "\n".join(lines) for piece, lines in comments.items()}
+        comments.setdefault(result.piece, []).extend([] if result.passed else [line(result)])
+    for piece, told in comments.items():
+        told += notes(result for result in results if result.piece == piece)
+    return {piece: "\n".join(told) for piece, told in comments.items()}
 
 
 # -------------------------------------------------------------------------------------------------------------- write
@@ -210,9 +221,9 @@ class SaveScores(SaveAutoGrades):
 
     def _add_comment(self, cell, resources):
         super()._add_comment(cell, resources)
-        text = self.comments.get(cell.metadata.nbgrader.grade_id)
+        text = self.comments.get(grade_id_of(cell.metadata))
         comment = self.gradebook.find_comment(
-            cell.metadata.nbgrader.grade_id, self.notebook_id, self.assignment_id, self.student_id
+            grade_id_of(cell.metadata), self.notebook_id, self.assignment_id, self.student_id
         )
         if text and not comment.auto_comment:
             comment.auto_comment = text
@@ -245,6 +256,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "hash": task.digest,
         "round": seeds.current_round(course.root),
         "sandbox": "bubblewrap" if task.sandboxed else "none",
+        "builtin_costs": task.builtin_costs,
         "status": outcome["status"],
         "score": score,
         "max_score": max_score,
@@ -252,7 +264,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "remarks": remarks,
         "seconds": round(outcome["seconds"], 3),
     }
-    _write_atomically(course.record(task.student, task.assignment), json.dumps(record, indent=1, ensure_ascii=False))
+    write_atomically(course.record(task.student, task.assignment), json.dumps(record, indent=1, ensure_ascii=False))
     return record
 
 
@@ -287,7 +299,7 @@ def _write_gradebook(course, task, notebook, comments, timestamp) -> tuple[float
 def _check_gradebook(course: Course, assignment: str, base: str) -> None:
     """The gradebook must know the graded cells and points that the source has now."""
     cells = nbformat.reads(base, as_version=4).cells
-    source = {c.metadata.nbgrader.grade_id: c.metadata.nbgrader.points for c in cells if _is_graded(c)}
+    source = {grade_id_of(c.metadata): points_of(c.metadata) for c in cells if nbgrader_flags(c.metadata).get("grade")}
     try:
         with Gradebook(course.db_url, course.course_id) as gradebook:
             notebook = gradebook.find_notebook(assignment, assignment)
@@ -300,14 +312,10 @@ def _check_gradebook(course: Course, assignment: str, base: str) -> None:
         )
 
 
-def _is_graded(cell) -> bool:
-    return bool((cell.metadata.get("nbgrader") or {}).get("grade"))
-
-
 def _finished(course: Course, task: Task) -> dict[str, Any] | None:
     path = course.record(task.student, task.assignment)
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     unchanged = record.get("hash") == task.digest and record.get("status") != FAILED
@@ -322,13 +330,6 @@ def _timestamp(folder: Path):
         return parse_utc(path.read_text().strip()), ""
     except Exception:
         return None, "timestamp.txt holds no time and was left out."
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 @cache

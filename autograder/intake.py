@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from transformer_lab.cells import is_test, read_notebook
+from transformer_lab.cells import grade_id_of, is_test, read_notebook
 
 #: A submitted file larger than this is not opened.
 MAX_BYTES = 50_000_000
@@ -93,37 +93,31 @@ def _match(source: NotebookNode, theirs: list[NotebookNode]) -> tuple[dict[int, 
         taken.add(id(cell))
 
     for index, cell in free:
-        grade_id = _grade_id(cell)
-        if not grade_id:
+        name = grade_id_of(cell.metadata)
+        if not name:
             continue
-        by_id = [c for c in theirs if _grade_id(c) == grade_id and id(c) not in taken]
-        by_name = [c for c in theirs if not _grade_id(c) and id(c) not in taken and _defines(_text(c), grade_id)]
+        by_id = [c for c in theirs if grade_id_of(c.metadata) == name and id(c) not in taken]
+        by_name = [c for c in theirs if not grade_id_of(c.metadata) and id(c) not in taken and _defines(_text(c), name)]
         candidates = by_id or by_name
         if (
             len(by_id) > 1
         ):  # a copied cell keeps its grade id: the one that defines the piece counts, the last of several
-            candidates = [c for c in by_id if _defines(_text(c), grade_id)] or by_id
-            remarks.append(f"{grade_id}: {len(by_id)} cells claim to be this answer; the last that defines it counts.")
+            candidates = [c for c in by_id if _defines(_text(c), name)] or by_id
+            remarks.append(f"{name}: {len(by_id)} cells claim to be this answer; the last that defines it counts.")
         if candidates:
             take(index, candidates[-1])
             if not by_id:
-                remarks.append(
-                    f"{grade_id}: the cell had lost its nbgrader metadata and was found by the name it defines."
-                )
+                remarks.append(f"{name}: the cell had lost its nbgrader metadata and was found by the name it defines.")
         else:
-            remarks.append(f"{grade_id}: the answer cell is missing from the submission.")
+            remarks.append(f"{name}: the answer cell is missing from the submission.")
     for index, cell in free:
-        if _grade_id(cell):
+        if grade_id_of(cell.metadata):
             continue
         same_id = [c for c in theirs if c.get("id") and c.get("id") == cell.get("id") and id(c) not in taken]
         same_text = [c for c in theirs if _normal(_text(c)) == _normal(cell.source) and id(c) not in taken]
         for candidate in (same_id or same_text)[:1]:
             take(index, candidate)
     return match, remarks
-
-
-def _grade_id(cell: NotebookNode) -> str:
-    return str((cell.metadata.get("nbgrader") or {}).get("grade_id") or "")
 
 
 def _defines(text: str, name: str) -> bool:
@@ -134,7 +128,11 @@ def _defines(text: str, name: str) -> bool:
 
 
 def _is_test_like(cell: NotebookNode, tests: set[str]) -> bool:
-    return _grade_id(cell).startswith(("test_", "check_")) or is_test(cell.metadata) or _normal(_text(cell)) in tests
+    return (
+        grade_id_of(cell.metadata).startswith(("test_", "check_"))
+        or is_test(cell.metadata)
+        or _normal(_text(cell)) in tests
+    )
 
 
 def _text(cell: NotebookNode) -> str:

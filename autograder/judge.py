@@ -15,12 +15,13 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Float
 
 from autograder import award, sandbox, seeds
 from autograder.execute import error_output, run_cell
 from autograder.runner import CheckResult, run_checks
 from autograder.student import LocalStudent, RemoteStudent
-from transformer_lab.cells import is_test
+from transformer_lab.cells import SKIP_TAG, Cell, grade_id_of, is_test, nbgrader_flags, points_of
 
 #: A kernel that died or hung is started again this often; the cell at fault is left out.
 RESTARTS = 3
@@ -45,7 +46,11 @@ class Judgement:
 
 
 def judge(
-    notebook: NotebookNode, seed: int | bytes, limits: sandbox.Limits | None = None, sandboxed: bool = True
+    notebook: NotebookNode,
+    seed: int | bytes,
+    limits: sandbox.Limits | None = None,
+    sandboxed: bool = True,
+    builtin_costs: float = 0.0,
 ) -> Judgement:
     """Run ``notebook`` (as :func:`autograder.intake.rebuild` gives it) and judge its graded cells.
 
@@ -60,27 +65,31 @@ def judge(
         Of the kernel; the defaults of :class:`autograder.sandbox.Limits` otherwise.
     sandboxed
         False runs the kernel without bubblewrap: for trusted notebooks only.
+    builtin_costs
+        The share of a piece's points that using the built-in which it re-creates costs.
 
     Returns
     -------
     Judgement
         Each graded cell holds its score as the result of the cell, which is where nbgrader looks for partial credit.
     """
-    return _Session(notebook, seed, limits or sandbox.Limits(), sandboxed).run()
+    return _Session(notebook, seed, limits or sandbox.Limits(), sandboxed, builtin_costs).run()
 
 
 def checked_piece(cell: NotebookNode) -> str | None:
     """The piece whose hidden checks a graded cell runs, None for every other cell."""
-    if cell.cell_type != "code" or not (cell.metadata.get("nbgrader") or {}).get("grade"):
+    if cell.cell_type != "code" or not nbgrader_flags(cell.metadata).get("grade"):
         return None
     found = GRADED_LINE.search(cell.source)
     return found.group(1) if found else None
 
 
 class _Session:
-    def __init__(self, notebook: NotebookNode, seed: int | bytes, limits: sandbox.Limits, sandboxed: bool):
+    def __init__(
+        self, notebook: NotebookNode, seed: int | bytes, limits: sandbox.Limits, sandboxed: bool, builtin_costs: float
+    ):
         self.judgement = Judgement(notebook)
-        self.seed, self.limits, self.sandboxed = seed, limits, sandboxed
+        self.seed, self.limits, self.sandboxed, self.builtin_costs = seed, limits, sandboxed, builtin_costs
         self.kernel: Any = None
         self.left_out: set[int] = set()
         self.restarts = 0
@@ -133,23 +142,33 @@ class _Session:
             student: Any = RemoteStudent(self.kernel, min(CALL_SECONDS, max(1.0, self._time_left())))
         else:
             student = LocalStudent({})
-        results = run_checks(student, piece=piece, seed=self.seed)
+        cells = self._cells(index)
+        results = run_checks(student, piece=piece, seed=self.seed, cells=cells, builtin_costs=self.builtin_costs)
         if getattr(student, "lost", False):
             self.judgement.remarks.append(f"The kernel did not survive a call of {piece}.")
             self._stop()
         self.judgement.results.extend(results)
-        earned = sum(result.earned for result in results)
-        points = float(cell.metadata.nbgrader.points)
+        earned = round(sum(result.earned for result in results), 6)
+        points = points_of(cell.metadata)
         if abs(points - sum(result.points for result in results)) > 1e-9:
             raise ValueError(
                 f"The cell of {piece} has {points:g} points, its checks another sum: run `make notebooks`."
             )
-        text = "\n".join(award.line(result) for result in results) + "\n"
+        text = award.lines(results) + "\n"
         cell.source = strip_hidden(cell.source)
         cell.outputs = [
             nbformat.v4.new_output("stream", name="stdout", text=text),
-            nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:g}"}, execution_count=None),
+            nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:.10g}"}, execution_count=None),
         ]
+
+    def _cells(self, until: int) -> list[Cell]:
+        """The code cells that have run before a graded cell."""
+        found = []
+        for index, cell in enumerate(self.judgement.notebook.cells[:until]):
+            if cell.cell_type == "code":
+                runs = not is_test(cell.metadata) and SKIP_TAG not in (cell.metadata.get("tags") or [])
+                found.append(Cell(index + 1, "", cell.source, runs and index not in self.left_out))
+        return found
 
     # ------------------------------------------------------------------------------------------------------ kernel
 
@@ -207,17 +226,24 @@ def _no_score(output: NotebookNode) -> NotebookNode:
 
 
 def _label(cell: NotebookNode, index: int) -> str:
-    grade_id = (cell.metadata.get("nbgrader") or {}).get("grade_id")
-    return f"The cell {grade_id}" if grade_id else f"Cell {index + 1}"
+    name = grade_id_of(cell.metadata)
+    return f"The cell {name}" if name else f"Cell {index + 1}"
 
 
 class Judge(NbGraderPreprocessor):
     """In place of nbgrader's Execute: ``c.Autograde.autograde_preprocessors = ["autograder.judge.Judge", …]``."""
 
+    builtin_costs = Float(
+        0.0,
+        min=0.0,
+        max=1.0,
+        help="The share of a piece's points that using the very built-in which it re-creates costs. Of every way to grade.",
+    ).tag(config=True)
+
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         info = resources["nbgrader"]
-        course = seeds.find_course()
-        judgement = judge(nb, seeds.round_seed(course, info["assignment"]))
+        seed = seeds.round_seed(seeds.find_course(), info["assignment"])
+        judgement = judge(nb, seed, builtin_costs=self.builtin_costs)
         for remark in judgement.remarks:
             self.log.warning("%s: %s", info["student"], remark)
         return judgement.notebook, resources

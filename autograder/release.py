@@ -26,12 +26,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_lab.cells import read_notebook
+from autograder import settings
+from transformer_lab.cells import SKIP_TAG, grade_id_of, nbgrader_flags, points_of, read_notebook
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+#: The id of the cell that :func:`first_cell` makes.
+FIRST_CELL = "setup"
 
 #: Written once into a new course and the instructor's to change from then on.
 COURSE_CONFIG = """\
@@ -47,6 +51,10 @@ c.ExecutePreprocessor.iopub_timeout = 30
 
 # `nbgrader generate_feedback` and formgrader write the same pages as `autograder grade`.
 c.GenerateFeedback.exporter_class = "autograder.feedback.FeedbackExporter"
+
+# Who uses the very built-in that a piece re-creates, such as torch.softmax in softmax, reads a note.
+# It costs this share of the points earned for the piece: 0.0 costs nothing, 1.0 costs all.
+c.Judge.builtin_costs = 0.0
 """
 
 
@@ -88,11 +96,12 @@ def source_files(solutions: str | Path | Iterable[Path]) -> list[Path]:
 def convert_source(path: Path) -> NotebookNode:
     """The instructor's notebook that the MyST source ``path`` describes, as nbgrader wants it in ``source/``.
 
-    Cell metadata is kept as written. Cell ids are the grade ids, else the cell's place in the notebook; the kernelspec
-    is plain ``python3``; there are no outputs: the same source gives the same notebook everywhere.
+    Cell metadata is kept as written. Cell ids are the grade ids, else the cell's place in the source; the kernelspec
+    is plain ``python3``; there are no outputs: the same source gives the same notebook everywhere. Before the first code
+    cell stands :func:`first_cell`.
 
-    Raises ``ValueError`` with one sentence when the file is no notebook, its nbgrader metadata do not validate, or a
-    solution or hidden region is not marked as nbgrader needs it.
+    Raises ``ValueError`` with one sentence when the file is no notebook, its nbgrader metadata do not validate, a
+    solution or hidden region is not marked as nbgrader needs it, or the repository's address is none.
     """
     import nbformat
     from nbgrader.nbgraderformat import MetadataValidator
@@ -100,9 +109,9 @@ def convert_source(path: Path) -> NotebookNode:
     notebook = read_notebook(path)
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": {"name": "python"}})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    seen: set[str] = set()
+    seen = {FIRST_CELL}
     for number, cell in enumerate(notebook.cells, start=1):
-        cell.id = _grade_id(cell) or f"cell-{number:02d}"
+        cell.id = grade_id_of(cell.metadata) or f"cell-{number:02d}"
         if cell.id in seen:
             raise ValueError(f"{path}: two cells have the id {cell.id}.")
         seen.add(cell.id)
@@ -110,6 +119,10 @@ def convert_source(path: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
         _check_markers(cell, path)
+    code = [place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    if code:
+        uses_lab = any("transformer_lab" in notebook.cells[place].source for place in code)
+        notebook.cells.insert(code[0], first_cell(uses_lab, repository_of(path)))
     try:
         MetadataValidator().validate_nb(notebook)
         nbformat.validate(notebook)
@@ -118,12 +131,52 @@ def convert_source(path: Path) -> NotebookNode:
     return notebook
 
 
+def first_cell(uses_lab: bool, repository: str = "") -> NotebookNode:
+    """The code cell with which every notebook begins; nobody but a learner runs it.
+
+    Parameters
+    ----------
+    uses_lab
+        Whether the notebook's code mentions ``transformer_lab``, so that the cell has to find it.
+    repository
+        Where pip may fetch it from with git; nothing where it may not.
+
+    Raises
+    ------
+    ValueError
+        ``repository`` is no address.
+    """
+    import nbformat
+
+    if repository and not re.fullmatch(r"[a-z]+://[\w.~:/@%+-]+", repository):
+        raise ValueError(f"{repository!r} is no address that git can fetch from, such as https://host/owner/name.")
+    kinds = {"always", "transformer_lab" if uses_lab else "torch"}
+    if uses_lab and repository:
+        kinds.add("repository")
+    template = (Path(__file__).parent / "templates" / "first_cell.py").read_text(encoding="utf-8")
+    # A line "# %% kind" begins a part that is only for notebooks of that kind; the blank line before it goes with it.
+    start, *rest = re.split(r"\n(?:[ ]*\n)?[ ]*# %% (\w+)(?=\n)", template.rstrip("\n"))
+    text = start + "".join(part for kind, part in zip(rest[::2], rest[1::2], strict=True) if kind in kinds)
+    text = text.replace("REPOSITORY", repository)
+    return nbformat.v4.new_code_cell(text, id=FIRST_CELL, metadata={"tags": [SKIP_TAG]})
+
+
+def repository_of(source: Path) -> str:
+    """The public address that ``_config.yml`` beside the folder of ``source`` gives, or nothing."""
+    import yaml
+
+    config = source.resolve().parents[1] / "_config.yml"
+    if not config.is_file():
+        return ""
+    return str(((yaml.safe_load(config.read_text(encoding="utf-8")) or {}).get("repository") or {}).get("url") or "")
+
+
 def graded_cells(path: Path) -> dict[str, float]:
     """The points of every cell of a source or notebook that is worth some, by grade id, in the notebook's order."""
     return {
-        _grade_id(cell): cell.metadata.nbgrader.points
+        grade_id_of(cell.metadata): points_of(cell.metadata)
         for cell in read_notebook(Path(path)).cells
-        if _nbgrader(cell).get("grade") and _nbgrader(cell)["points"]
+        if points_of(cell.metadata)
     }
 
 
@@ -277,7 +330,7 @@ def regions(source: NotebookNode) -> Regions:
     """Divide the cells of a converted source into visible parts, solution regions and hidden regions."""
     found = Regions()
     for cell in source.cells:
-        if _nbgrader(cell).get("solution") and "BEGIN SOLUTION" not in cell.source:
+        if nbgrader_flags(cell.metadata).get("solution") and "BEGIN SOLUTION" not in cell.source:
             found.solutions.append(cell.source)  # nbgrader replaces the whole cell
             continue
         visible: list[str] = []
@@ -309,7 +362,6 @@ def check_stub(stub: NotebookNode, source: NotebookNode) -> None:
         for line in text.split("\n")
         if len(line.strip()) > _SHORT and line.strip() not in shown
     ]
-    bodies = [statements(text) for text in parts.solutions]
     for number, cell in enumerate(stub.cells, start=1):
         where = f"cell {number} ({cell.id}) of the stub"
         for line in cell.source.split("\n"):
@@ -321,9 +373,8 @@ def check_stub(stub: NotebookNode, source: NotebookNode) -> None:
             if secret in cell.source:
                 raise LeakError(f"{where} shows the line {secret!r} of a solution or hidden region.")
         code = [cell.source] if cell.cell_type == "code" else [block for _, block in _FENCE.findall(cell.source)]
-        for run in (_common_run(body, statements(text)) for body in bodies for text in code):
-            if run:
-                raise LeakError(f"{where} repeats a solution: {run!r}.")
+        for run in filter(None, (repeats(parts.solutions, text) for text in code)):
+            raise LeakError(f"{where} repeats a solution: {run!r}.")
         if cell.get("outputs") or cell.get("execution_count"):
             raise LeakError(f"{where} has outputs.")
 
@@ -368,6 +419,12 @@ def statements(code: str) -> list[list[str]]:
         if len(statement) > 3:
             kept.append(statement)
     return kept
+
+
+def repeats(solutions: list[str], text: str) -> str:
+    """The first three consecutive statements of one of ``solutions`` (all of a shorter one) in ``text``, or nothing."""
+    wanted = statements(text)
+    return next(filter(None, (_common_run(statements(solution), wanted) for solution in solutions)), "")
 
 
 def _common_run(solution: list[list[str]], text: list[list[str]]) -> str:
@@ -430,7 +487,7 @@ def _check_markers(cell: NotebookNode, path: Path) -> None:
             flag = "solution" if marker == "BEGIN SOLUTION" else "grade"
             if opened:
                 raise ValueError(f"{where}: {marker} inside a region that {opened} opened.")
-            if not _nbgrader(cell).get(flag):
+            if not nbgrader_flags(cell.metadata).get(flag):
                 raise ValueError(f"{where}: {marker} in a cell without {flag}: true.")
             opened = marker
         elif opened != marker.replace("END", "BEGIN", 1):
@@ -442,14 +499,6 @@ def _check_markers(cell: NotebookNode, path: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- details
-
-
-def _nbgrader(cell: NotebookNode) -> dict:
-    return cell.metadata.get("nbgrader") or {}
-
-
-def _grade_id(cell: NotebookNode) -> str:
-    return str(_nbgrader(cell).get("grade_id") or "")
 
 
 def _tidy(source: str) -> str:
@@ -485,14 +534,10 @@ def _write_if_changed(path: Path, text: str) -> bool:
 
 
 def _course_config(course: Path):
-    from traitlets.config import Config, PyFileConfigLoader
-
-    if not (course / "nbgrader_config.py").exists():
-        return Config()
     try:
-        return PyFileConfigLoader("nbgrader_config.py", path=str(course)).load_config()
-    except Exception as error:
-        raise ReleaseError(f"{course / 'nbgrader_config.py'} cannot be read: {_first_line(error)}") from error
+        return settings.read_config(course)
+    except ValueError as error:
+        raise ReleaseError(str(error)) from error
 
 
 @contextlib.contextmanager

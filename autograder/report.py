@@ -29,8 +29,8 @@ from markupsafe import Markup, escape
 from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
 
 from autograder import markup, registry
-from autograder.course import Course, CourseError
-from autograder.feedback import NOT_WRITTEN, write_atomically
+from autograder.course import Course, CourseError, write_atomically
+from autograder.feedback import NOT_WRITTEN
 from transformer_lab.cells import read_notebook
 
 #: How many bars the picture of the scores has.
@@ -135,6 +135,7 @@ class Piece:
     points: float
     scores: list[float]
     checks: list[Check]
+    noted: list[str] = field(default_factory=list)  # who used a built-in that the piece re-creates
 
     @property
     def complete(self) -> int:
@@ -172,6 +173,7 @@ class Line:
     points: dict[str, float]
     submitted: str
     remarks: list[str]
+    told: list[str]
     seconds: float
     changed: bool = False
 
@@ -244,6 +246,7 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
     """
     checks: dict[tuple[str, str], Check] = {}
     slips: dict[tuple[str, str], Slip] = {}
+    noted: dict[str, list[str]] = {}
     lines = [_line(record) for record in sorted(records, key=lambda record: record["student"])]
     descriptions = _descriptions()
     for record in sorted(records, key=lambda record: record["student"]):
@@ -254,6 +257,8 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
             check = checks.setdefault((piece, name), Check(piece, name, result["points"]))
             check.description = descriptions.get((piece, name), "")
             check.graded += 1
+            if result.get("notes"):
+                noted.setdefault(piece, []).append(record["student"])
             if not result["message"]:
                 continue
             check.students.append(record["student"])
@@ -269,10 +274,18 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
     for name in columns:
         own = sorted((c for c in checks.values() if c.piece == name), key=lambda check: -check.share)
         scores = [line.pieces[name] for line in lines if line.status == "graded" and name in line.pieces]
-        pieces.append(Piece(name, max(line.points.get(name, 0.0) for line in lines), scores, own))
+        most = max(line.points.get(name, 0.0) for line in lines)
+        pieces.append(Piece(name, most, scores, own, noted.get(name, [])))
     pieces.sort(key=lambda piece: (piece.complete / len(piece.scores), piece.mean / (piece.points or 1.0)))
     ordered = sorted(slips.values(), key=lambda slip: -len(slip.students))
     return Summary(assignment, title, lines, pieces, ordered, columns)
+
+
+def told(record: dict[str, Any]) -> list[str]:
+    """What a table says of a submission beside its scores: known mistakes, built-ins that were used, remarks."""
+    slips = [result["diagnosis"]["id"] for result in record["results"] if result["diagnosis"]]
+    noted = [f"{result['piece']}: built-in used" for result in record["results"] if result.get("notes")]
+    return [*dict.fromkeys(slips), *noted, *record["remarks"]]
 
 
 def _line(record: dict[str, Any]) -> Line:
@@ -292,6 +305,7 @@ def _line(record: dict[str, Any]) -> Line:
         points=points,
         submitted=record["timestamp"] or "",
         remarks=list(record["remarks"]),
+        told=told(record),
         seconds=record["seconds"],
         changed=final is not None and score is not None and abs(final - score) > 1e-9,
     )
@@ -314,7 +328,9 @@ def histogram(scores: list[float], most: float, title: str) -> Markup:
     if middle is not None:
         x = left + (width - 2 * left) * min(max(middle / most, 0.0), 1.0) if most else left
         side, shift = ("end", -6) if x > width / 2 else ("start", 6)
-        parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{base}"/>')
+        under = counts[min(BARS - 1, int((x - left) / step))]  # the line ends above the number of this bar
+        foot = base - (base - top) * under / tallest - 22 if under else base
+        parts.append(f'<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{foot:.1f}"/>')
         labels.append(_label(x + shift, 15, f"median {markup.number(middle)}", side))
     for k, amount in enumerate(counts):
         tall, x = (base - top) * amount / tallest, left + k * step
@@ -373,7 +389,7 @@ def grades_csv(summaries: Iterable[Summary]) -> str:
     for summary in summaries:
         for line in summary.lines:
             own = [_number(line.pieces.get(name)) for name in pieces]
-            rest = [_number(line.score), _number(line.max_score), line.submitted, line.status, "; ".join(line.remarks)]
+            rest = [_number(line.score), _number(line.max_score), line.submitted, line.status, "; ".join(line.told)]
             writer.writerow([_cell(line.student), summary.assignment, *own, *rest[:2], *map(_cell, rest[2:])])
     return text.getvalue()
 

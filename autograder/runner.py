@@ -7,16 +7,18 @@ import functools
 import hashlib
 import hmac
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from autograder import diagnose, registry
+from autograder import diagnose, recreates, registry, settings
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
-from autograder.student import StudentError, as_student
+from autograder.student import Student, StudentError, as_student
+from transformer_lab.cells import Cell
 
 #: After one of these, the remaining checks of a piece fail without being run.
 STOPPED = ("Timeout", "TimeoutError", "Hung", "KernelDied")
@@ -27,6 +29,7 @@ class CheckResult:
     """What one hidden check found.
 
     ``message`` is empty when the check holds; ``diagnosis`` names the known mistake whose numbers the piece gives.
+    ``notes`` are about the piece and stand with the first of its checks; what they cost is gone from ``earned``.
     """
 
     check: str
@@ -44,7 +47,8 @@ class CheckResult:
         return not self.message
 
     def as_dict(self) -> dict:
-        return asdict(self)
+        """The result as plain data, equal to what a file of JSON gives back."""
+        return asdict(self) | {"notes": list(self.notes)}
 
 
 def run_checks(
@@ -54,6 +58,8 @@ def run_checks(
     piece: str | None = None,
     seed: int | bytes = 0,
     diagnosing: bool = True,
+    cells: Sequence[Cell] | None = None,
+    builtin_costs: float = 0.0,
 ) -> list[CheckResult]:
     """Run the hidden checks of a chapter, of one piece, or all of them.
 
@@ -68,6 +74,11 @@ def run_checks(
         Decides the fresh random inputs; the same seed gives every student the same inputs.
     diagnosing
         False leaves out the search for the known mistake, which takes longer than the checks.
+    cells
+        The learner's code cells, in which uses of a built-in that a piece re-creates are looked for; None looks for
+        them where the namespace comes from.
+    builtin_costs
+        The share of a piece's points, 0 to 1, that such a use costs; it is noted in any case.
 
     Returns
     -------
@@ -77,14 +88,15 @@ def run_checks(
     Raises
     ------
     ValueError
-        There are no such checks.
+        There are no such checks, or ``builtin_costs`` is no share.
     """
-    student = as_student(student)
+    student, price = as_student(student), settings.share(builtin_costs)
     selected = registry.checks(chapter=chapter, piece=piece)
     results: list[CheckResult] = []
     with _one_thread():
         for name in dict.fromkeys(check.piece for check in selected):
-            results.extend(_run_piece(student, [check for check in selected if check.piece == name], seed, diagnosing))
+            own = [check for check in selected if check.piece == name]
+            results.extend(_run_piece(student, own, seed, diagnosing, cells, price))
     return results
 
 
@@ -106,12 +118,19 @@ def _one_thread():
         torch.set_num_threads(before)
 
 
-def _run_piece(student, checks: list[registry.Check], seed: int | bytes, diagnosing: bool) -> list[CheckResult]:
+def _run_piece(
+    student: Student,
+    checks: list[registry.Check],
+    seed: int | bytes,
+    diagnosing: bool,
+    cells: Sequence[Cell] | None,
+    price: float,
+) -> list[CheckResult]:
     attempts: list[diagnose.Attempt] = []
     outcomes: list[tuple[str, float]] = []
     stopped = ""
     for check in checks:
-        rerun = functools.partial(_run_check, check, seed)
+        rerun = _rerun(check, seed)
         began, start, message = time.perf_counter(), len(student.transcript), stopped
         if not stopped:
             try:
@@ -127,9 +146,10 @@ def _run_piece(student, checks: list[registry.Check], seed: int | bytes, diagnos
                 message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
         attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
         outcomes.append((message, time.perf_counter() - began))
+    note = "" if stopped else _note(student, checks[0].piece, attempts, cells)
     del student.transcript[:]
     found = diagnose.explain(checks[0].piece, attempts) if diagnosing and not stopped else [None] * len(checks)
-    return [
+    results = [
         CheckResult(
             check.name,
             check.piece,
@@ -142,6 +162,30 @@ def _run_piece(student, checks: list[registry.Check], seed: int | bytes, diagnos
         )
         for check, (message, seconds), diagnosis in zip(checks, outcomes, found, strict=True)
     ]
+    return _noted(results, note, price) if note else results
+
+
+def _note(student: Student, piece: str, attempts: list[diagnose.Attempt], cells: Sequence[Cell] | None) -> str:
+    """The note on a built-in that the piece uses; the first request that each check saw answered may be traced."""
+    answered = ([e.request for e in attempt.exchanges if e.wanted is not None] for attempt in attempts)
+    requests = [own[0] for own in answered if own]
+    return recreates.note(student, piece, requests, cells, right=not any(attempt.failed for attempt in attempts))
+
+
+def _noted(results: list[CheckResult], note: str, price: float) -> list[CheckResult]:
+    """The results of a piece with a note on its first, and what the note costs taken off what was earned."""
+    before = sum(result.earned for result in results)
+    if price and before:
+        results = [replace(result, earned=round(result.earned * (1 - price), 6)) for result in results]
+        after = sum(result.earned for result in results)
+        note += f" In this course that costs {100 * price:.3g} % of what was earned for it: {before:.4g} become {after:.4g}."
+    return [replace(results[0], notes=(note,)), *results[1:]]
+
+
+@functools.lru_cache(maxsize=1000)
+def _rerun(check: registry.Check, seed: int | bytes):
+    """A check with its inputs, the same object for the same check and seed (see ``diagnose.Attempt``)."""
+    return functools.partial(_run_check, check, seed)
 
 
 def _run_check(check: registry.Check, seed: int | bytes, student) -> None:

@@ -16,9 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer_lab import driver
-from transformer_lab.driver import Probe
+from transformer_lab.driver import Probe, Same, Strided
 
-__all__ = ["Exchange", "LocalStudent", "Probe", "RemoteStudent", "Student", "StudentError", "as_student"]
+__all__ = [
+    "Exchange",
+    "LocalStudent",
+    "Probe",
+    "RemoteStudent",
+    "Same",
+    "Strided",
+    "Student",
+    "StudentError",
+    "as_student",
+]
 
 #: A response larger than this is refused before it is decoded.
 MAX_RESPONSE_CHARACTERS = 64_000_000
@@ -60,6 +70,7 @@ class Student:
         mode: str = "eval",
         want: str | tuple[str, ...] = "output",
         seed: int = 0,
+        then: tuple | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call a piece once and return what is wanted of the call, as plain data.
@@ -71,7 +82,8 @@ class Student:
             ``init``, which may be ``()``.
         inputs, kwargs, init
             NumPy arrays (which arrive as tensors of their own), numbers, strings, None, lists of these, and
-            :class:`Probe` where a sub-layer or a step function goes.
+            :class:`Probe` where a sub-layer or a step function goes. An input may be the :class:`Same` tensor as one
+            before it, or :class:`Strided`, laid out in memory as a transposed one.
         state
             Parameters to set before the call, by attribute path.
         mode
@@ -80,6 +92,8 @@ class Student:
             One name or several of ``driver.WANTS``; several give a list in their order.
         seed
             Seeds torch, NumPy and random before the call.
+        then
+            The inputs of a second call of the same function or module, whose result is wanted as ``"then"``.
 
         Returns
         -------
@@ -103,6 +117,7 @@ class Student:
             "mode": mode,
             "want": list(wants),
             "seed": seed,
+            "then": None if then is None else list(then),
         }
         wanted = self.send(request)
         values = [wanted[name] for name in wants]

@@ -11,13 +11,18 @@ def pytest_configure(config):
     torch.set_num_threads(1)
 
 
+#: Folders and files whose tests share an expensive fixture with other files'.
+SHARED = {"book": "book", "test_feedback.py": "pages", "test_report.py": "pages"}
+
+
 def pytest_itemcollected(item):
-    """With several workers, what shares an expensive fixture runs in one: the book's tests together, else file by file.
+    """With several workers, what shares something expensive runs in one: the book, a piece's bank, else file by file.
 
     Marked as soon as it is collected: by ``pytest_collection_modifyitems`` xdist has looked for groups already.
     """
-    shared = {"book": "book", "test_feedback.py": "pages", "test_report.py": "pages"}
-    group = shared.get(item.path.parent.name) or shared.get(item.path.name) or str(item.path)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    piece = getattr(parameters.get("entry"), "piece", None) or parameters.get("piece")
+    group = SHARED.get(item.path.parent.name) or SHARED.get(item.path.name) or piece or str(item.path)
     item.add_marker(pytest.mark.xdist_group(group))
 
 

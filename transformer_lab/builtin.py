@@ -40,6 +40,67 @@ class TokenEmbedding(nn.Module):
         return self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)
 
 
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """x (B, L, D) → (B, H, L, D / H); ValueError if the width cannot be shared among the heads."""
+    _require_divisible(x.size(-1), num_heads)
+    return x.unflatten(-1, (num_heads, -1)).movedim(-2, -3)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """x (B, H, L, K) → (B, L, H·K): :func:`split_heads` undone."""
+    return x.movedim(-3, -2).flatten(-2)
+
+
+class MultiHeadAttention(nn.Module):
+    """The function behind ``nn.MultiheadAttention``, with the course's parameter names and its masks: True = may attend.
+
+    query (B, T, D), key and value (B, S, D), mask broadcastable to (B, H, T, S) → (B, T, D).
+    """
+
+    def __init__(self, d_model: int, num_heads: int):
+        super().__init__()
+        _require_divisible(d_model, num_heads)
+        self.num_heads = num_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        hidden = None
+        if mask is not None:  # PyTorch wants one mask for each sentence and head, True = hidden
+            sizes = (query.size(0), self.num_heads, query.size(1), key.size(1))
+            hidden = mask.logical_not().expand(sizes).flatten(0, 1)
+        output, _ = F.multi_head_attention_forward(
+            query.transpose(0, 1),
+            key.transpose(0, 1),
+            value.transpose(0, 1),
+            embed_dim_to_check=query.size(-1),
+            num_heads=self.num_heads,
+            in_proj_weight=None,
+            in_proj_bias=torch.cat([self.w_q.bias, self.w_k.bias, self.w_v.bias]),
+            bias_k=None,
+            bias_v=None,
+            add_zero_attn=False,
+            dropout_p=0.0,
+            out_proj_weight=self.w_o.weight,
+            out_proj_bias=self.w_o.bias,
+            training=self.training,
+            need_weights=False,
+            attn_mask=hidden,
+            use_separate_proj_weight=True,
+            q_proj_weight=self.w_q.weight,
+            k_proj_weight=self.w_k.weight,
+            v_proj_weight=self.w_v.weight,
+        )
+        return output.transpose(0, 1)
+
+
+def _require_divisible(d_model: int, num_heads: int) -> None:
+    if d_model % num_heads:
+        raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}.")
+
+
 class PositionwiseFeedForward(nn.Sequential):
     """Two ``nn.Linear`` with ReLU and dropout between them, (…, d_model) → (…, d_model), the same at every position."""
 

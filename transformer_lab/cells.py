@@ -30,10 +30,27 @@ class Cell:
         return f"cell {self.number}" + (f" ({self.name})" if self.name else "")
 
 
+def nbgrader_flags(metadata: dict) -> dict:
+    """What nbgrader notes in a cell's metadata: ``grade``, ``solution``, …; empty for a cell that it does not know."""
+    flags = metadata.get("nbgrader")
+    return flags if isinstance(flags, dict) else {}  # what a learner hands in may hold anything
+
+
+def grade_id_of(metadata: dict) -> str:
+    """The name by which nbgrader knows a cell, or nothing."""
+    return str(nbgrader_flags(metadata).get("grade_id") or "")
+
+
+def points_of(metadata: dict) -> float:
+    """The points that a cell is worth: 0 for the visible tests, which nbgrader grades too, and for any other cell."""
+    flags = nbgrader_flags(metadata)
+    return float(flags.get("points") or 0) if flags.get("grade") else 0.0
+
+
 def is_test(metadata: dict) -> bool:
     """True for a cell that only tests: nbgrader knows it, and the learner writes nothing in it."""
-    nbgrader = metadata.get("nbgrader") or {}
-    return bool((nbgrader.get("grade") or nbgrader.get("locked")) and not nbgrader.get("solution"))
+    flags = nbgrader_flags(metadata)
+    return bool((flags.get("grade") or flags.get("locked")) and not flags.get("solution"))
 
 
 def read_notebook(path: Path):
@@ -41,13 +58,14 @@ def read_notebook(path: Path):
 
     Raises ``ValueError`` with one sentence when the file cannot be read as a notebook.
     """
-    import nbformat
+    if path.suffix == ".md":
+        import jupytext  # learners have no .md files and may lack it
+    else:
+        import nbformat
 
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".md":
-            import jupytext
-
             return jupytext.reads(text, fmt="md:myst")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # cells without an id are the rule in notebooks of older programs
@@ -75,8 +93,7 @@ def read_cells(path: Path) -> list[Cell]:
             continue
         metadata = cell.metadata
         runs = not is_test(metadata) and SKIP_TAG not in (metadata.get("tags") or [])
-        name = str((metadata.get("nbgrader") or {}).get("grade_id") or "")
-        cells.append(Cell(number, name, "".join(cell.source), runs))
+        cells.append(Cell(number, grade_id_of(metadata), "".join(cell.source), runs))
     return cells
 
 

@@ -6,7 +6,7 @@ response comes out as text. Arrays travel in NumPy's ``.npy`` format, everything
 A request is a dictionary
 
     {"piece": "SelfAttention", "inputs": [x, mask], "kwargs": {}, "init": [8, 5], "state": {"w_q.weight": …},
-     "mode": "eval", "want": ["output", "input_grads"], "seed": 0}
+     "mode": "eval", "want": ["output", "input_grads"], "seed": 0, "then": None}
 
 and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or
 ``{"error": {"type": …, "message": …, "where": …}}``.
@@ -15,19 +15,23 @@ and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import linecache
 import math
 import os
 import random
+import sys
 import traceback
+import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
 
 from transformer_lab import pieces
 
@@ -35,19 +39,30 @@ from transformer_lab import pieces
 WANTS = {
     "output": "what the call returned",
     "again": "what the same call returns a second time",
+    "then": "what a call with the request's `then`, other inputs, returns afterwards",
     "inputs": "the inputs as they are after the call",
     "input_grads": "d(Σ first result · cotangent)/d(input) for each input, None where no gradient arrives",
     "parameter_grads": "the same for each trainable parameter, by name",
     "requires_grad": "whether the first result is part of a graph, as it is where gradients could flow back from it",
     "parameter_shapes": "the shape of each trainable parameter, by name",
     "buffer_shapes": "the shape of each buffer, saved or not, by name",
+    "padding_ids": "the padding_idx of each nn.Embedding, by name",
     "state_names": "the names in the module's state_dict",
     "initial_state": "the module's state_dict as it was constructed",
     "calls": "the arguments of every call of a probe, by the probe's name",
+    "torch_calls": "the torch functions and torch.nn layers used: [name, the learner's line, the functions around it]",
 }
 
 
-MODULE_WANTS = {"parameter_grads", "parameter_shapes", "buffer_shapes", "state_names", "initial_state"}
+#: What can be told of a module alone; all but the gradients without calling it.
+MODULE_WANTS = {
+    "parameter_grads",
+    "parameter_shapes",
+    "buffer_shapes",
+    "padding_ids",
+    "state_names",
+    "initial_state",
+}
 
 
 class Opaque:
@@ -78,6 +93,20 @@ class Probe:
         self.kind, self.name, self.arrays = kind, name, arrays
 
 
+class Same:
+    """An input that is one tensor with the input number ``index`` before it, as x is in ``attention(x, x, x)``."""
+
+    def __init__(self, index: int):
+        self.index = index
+
+
+class Strided:
+    """An array that arrives as a tensor whose axes lie in memory the other way round, as after a transpose."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+
 # ---------------------------------------------------------------------------------------------- plain data and text
 
 
@@ -102,6 +131,10 @@ def encode(value: Any) -> Any:
         return {"list": [encode(item) for item in value]}
     if isinstance(value, Probe):
         return {"probe": [value.kind, value.name, [encode(array) for array in value.arrays]]}
+    if isinstance(value, Same):
+        return {"same": value.index}
+    if isinstance(value, Strided):
+        return {"strided": encode(value.array)}
     if isinstance(value, Opaque):
         return {"opaque": value.type_name}
     return {"opaque": f"{type(value).__module__}.{type(value).__qualname__}"}
@@ -129,6 +162,10 @@ def _decode(value: Any) -> Any:
         if kind == "probe":
             probe_kind, name, arrays = content
             return Probe(probe_kind, name, *[_decode(array) for array in arrays])
+        if kind == "same" and isinstance(content, int):
+            return Same(content)
+        if kind == "strided":
+            return Strided(_decode(content))
         if kind == "opaque":
             return Opaque(str(content))
     raise ValueError("not plain data")
@@ -202,7 +239,9 @@ def run(namespace: Any, request: dict) -> dict:
     if request["init"] is None and MODULE_WANTS & set(wants):
         raise ValueError(f"only a module, constructed with init, has {', '.join(sorted(MODULE_WANTS & set(wants)))}")
     probes: dict[str, _LiveProbe] = {}
-    inputs = [_live(value, probes) for value in request["inputs"]]
+    inputs = _live_inputs(request["inputs"], probes)
+    if (request.get("then") is not None) != ("then" in wants):
+        raise ValueError("other inputs are called with when then is both given and wanted")
     kwargs = {name: _live(value, probes) for name, value in request["kwargs"].items()}
     found: dict[str, Any] = {}
 
@@ -221,16 +260,19 @@ def run(namespace: Any, request: dict) -> dict:
         for value in inputs:
             if isinstance(value, Tensor) and value.is_floating_point():
                 value.requires_grad_(True)
-    needs_call = set(wants) - {"initial_state", "parameter_shapes", "buffer_shapes", "state_names"}
-    output = piece(*inputs, **kwargs) if needs_call else None
+    needs_call = set(wants) - (MODULE_WANTS - {"parameter_grads"})
+    with _recording() if "torch_calls" in wants else contextlib.nullcontext() as recorder:
+        output = piece(*inputs, **kwargs) if needs_call else None
     if differentiate:
         _backward(output)
 
     for want in wants:
         if want == "output":
-            found[want] = _snapshot(output) if "again" in wants else output
+            found[want] = _snapshot(output) if {"again", "then"} & set(wants) else output
         elif want == "again":
-            found[want] = piece(*inputs, **kwargs)
+            found[want] = _snapshot(piece(*inputs, **kwargs))
+        elif want == "then":
+            found[want] = piece(*_live_inputs(request["then"], probes), **kwargs)
         elif want == "inputs":
             found[want] = [value for value in inputs if not isinstance(value, nn.Module)]
         elif want == "input_grads":
@@ -241,6 +283,8 @@ def run(namespace: Any, request: dict) -> dict:
             found[want] = {n: list(p.shape) for n, p in module.named_parameters() if p.requires_grad}
         elif want == "buffer_shapes":
             found[want] = {n: list(b.shape) for n, b in module.named_buffers()}
+        elif want == "padding_ids":
+            found[want] = {n: m.padding_idx for n, m in module.named_modules() if isinstance(m, nn.Embedding)}
         elif want == "requires_grad":
             first = _first(output)
             found[want] = isinstance(first, Tensor) and first.requires_grad
@@ -248,6 +292,8 @@ def run(namespace: Any, request: dict) -> dict:
             found[want] = sorted(module.state_dict())
         elif want == "calls":
             found[want] = {name: probe.calls for name, probe in probes.items()}
+        elif want == "torch_calls":
+            found[want] = recorder.calls if recorder else []
     return found
 
 
@@ -267,12 +313,7 @@ def describe(error: BaseException) -> dict:
     """Type, message and place of an exception: the last line of the learner's own code that it passed through."""
     where = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        own = pieces.locate(frame.filename, frame.lineno or 0)
-        text = linecache.getline(frame.filename, frame.lineno or 0).strip()
-        if own:
-            where = f"{own}: {text}"
-        elif _is_learners(frame.filename):
-            where = f"line {frame.lineno} of {frame.name}" + (f": {text}" if text else "")
+        where = _place(frame.filename, frame.lineno or 0, frame.name) or where
     try:
         message = str(error).strip().splitlines()
     except Exception:  # an exception class of the learner's own may have a broken __str__
@@ -281,6 +322,59 @@ def describe(error: BaseException) -> dict:
 
 
 # ----------------------------------------------------------------------------------------------------------- parts
+
+
+class _Recorder(TorchFunctionMode):
+    """Writes down each torch function that is called and each layer of torch.nn that runs, once for each place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list] = []
+
+    def __torch_function__(self, function, classes, args=(), kwargs=None):
+        self.note(_torch_name(function))
+        return function(*args, **(kwargs or {}))
+
+    def before_layer(self, layer: nn.Module, args: tuple) -> None:
+        own = next((c for c in type(layer).__mro__ if c.__module__.startswith("torch.nn.modules.")), nn.Module)
+        if own is not nn.Module:
+            self.note(f"torch.nn.{own.__name__}")
+
+    def note(self, name: str) -> None:
+        place, around = "", []
+        frame: types.FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code is not run.__code__:
+            if frame.f_code is _LiveProbe.forward.__code__:
+                return  # a probe is not the learner's
+            where = _place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            if where:
+                place = place or where
+                around.append(frame.f_code.co_qualname)
+            frame = frame.f_back
+        if len(self.calls) < _MAX_CALLS and [name, place, around] not in self.calls:
+            self.calls.append([name, place, around])
+
+
+_MAX_CALLS = 500
+
+
+@contextlib.contextmanager
+def _recording():
+    recorder = _Recorder()
+    hook = nn.modules.module.register_module_forward_pre_hook(recorder.before_layer)
+    try:
+        with recorder:
+            yield recorder
+    finally:
+        hook.remove()
+
+
+def _torch_name(function: Any) -> str:
+    """The name by which one writes a torch function, as far as it has one: ``torch.nn.functional.softmax``."""
+    name = resolve_name(function) or f"{getattr(function, '__module__', '')}.{getattr(function, '__name__', '')}"
+    if name.startswith("aten."):  # an operator with its overload: aten.softmax.int
+        return "torch.ops." + ".".join(name.split(".")[:2])
+    return name
 
 
 class _LiveProbe(nn.Module):
@@ -312,13 +406,29 @@ def _live(value: Any, probes: dict[str, _LiveProbe]) -> Any:
         if live.kind != value.kind:
             raise ValueError(f"two probes of different kinds are both called {value.name}")
         return live
+    if isinstance(value, Strided):
+        return torch.from_numpy(np.array(value.array, order="F"))
     if isinstance(value, list):
         return [_live(item, probes) for item in value]
     return value
 
 
+def _live_inputs(values: list, probes: dict[str, _LiveProbe]) -> list:
+    """The inputs of one call; where one is the ``Same`` as an earlier one, it is that very object."""
+    live: list = []
+    for value in values:
+        if isinstance(value, Same) and not 0 <= value.index < len(live):
+            raise ValueError(f"there is no input {value.index} before it to be the same as")
+        live.append(live[value.index] if isinstance(value, Same) else _live(value, probes))
+    return live
+
+
 def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Module:
-    floats = [v.dtype for v in inputs if isinstance(v, Tensor) and v.is_floating_point()]
+    """The module in the dtype of its float inputs, or of its state where it takes none, such as ids; state and mode set."""
+    given = [v.dtype for v in inputs if isinstance(v, Tensor)] + [
+        torch.from_numpy(np.empty(0, v.dtype)).dtype for v in state.values()
+    ]
+    floats = [dtype for dtype in given if dtype.is_floating_point]
     if floats:
         module = module.to(floats[0])
     for name, value in state.items():
@@ -368,6 +478,15 @@ def _tensors_only(value: Any) -> Any:
 
 _LIBRARY = str(Path(linecache.__file__).parent)
 _OWN = tuple(str(pieces.COURSE_ROOT / package) + os.sep for package in ("transformer_lab", "autograder"))
+
+
+def _place(filename: str, line: int, function: str) -> str:
+    """A line of the learner's own code in words, with its text; empty for every other line."""
+    own = pieces.locate(filename, line)
+    if not own and not _is_learners(filename):
+        return ""
+    text = linecache.getline(filename, line).strip()
+    return f"{own}: {text}" if own else f"line {line} of {function}" + (f": {text}" if text else "")
 
 
 def _is_learners(filename: str) -> bool:

@@ -58,6 +58,7 @@ class Pieces(types.SimpleNamespace):
         super().__init__(**names)
         object.__setattr__(self, "_source", source)
         object.__setattr__(self, "cell_errors", [])
+        object.__setattr__(self, "_cells", {})
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -127,6 +128,11 @@ def earlier(choice: str = "builtin") -> Pieces:
     return pieces
 
 
+def cells_of(pieces: Pieces, name: str) -> list[Cell]:
+    """The code cells of the notebook from which ``pieces`` has ``name``; none for a name that no notebook defines."""
+    return list(vars(pieces)["_cells"].get(name, []))
+
+
 def locate(filename: str, line: int) -> str | None:
     """``(notebook, cell, line of the cell)`` in words for a line of a loaded notebook, or None for any other file."""
     place = _places.get(filename)
@@ -139,6 +145,8 @@ def locate(filename: str, line: int) -> str | None:
 # --------------------------------------------------------------------------------------------------------------------
 
 _places: dict[str, tuple[Path, Cell, int]] = {}
+#: The cells of each loaded notebook, by the name of its module.
+_cells: dict[str, list[Cell]] = {}
 _loading: list[Path] = []
 #: What the outermost load has loaded so far: chapter 3 asks for chapter 2, which has been loaded just before.
 _loaded: dict[Path, tuple[types.ModuleType, list[CellError]]] | None = None
@@ -159,6 +167,7 @@ def _load_files(files: list[Path], source: str) -> Pieces:
                 imported = isinstance(value, (type, types.FunctionType)) and value.__module__ != module.__name__
                 if name != "cell_errors" and not (imported and name in vars(pieces)):
                     setattr(pieces, name, value)
+                    vars(pieces)["_cells"][name] = _cells[module.__name__]
             pieces.cell_errors.extend(errors)
     finally:
         if outermost:
@@ -211,6 +220,7 @@ def _load_file(path: Path) -> tuple[types.ModuleType, list[CellError]]:
     digest = hashlib.sha256("\0".join([str(path), *(cell.source for cell in cells)]).encode()).hexdigest()[:10]
     module = types.ModuleType(f"pieces_{digest}.{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}")
     module.__file__ = str(path)
+    _cells[module.__name__] = cells
     if path in _loading:  # a notebook that asks for "mine" while it is itself being loaded
         return module, []
     sys.modules[module.__name__] = module

@@ -37,6 +37,12 @@ W_Q = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 
 W_K = torch.tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]])
 W_V = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, -0.5]])
 
+#: Two heads of width 2 share the four features.
+NUM_HEADS = 2
+
+#: What multi-head attention does to the merged heads: half their sum, then half their difference.
+W_O = torch.tensor([[0.5, 0.0, 0.5, 0.0], [0.0, 0.5, 0.0, 0.5], [0.5, 0.0, -0.5, 0.0], [0.0, 0.5, 0.0, -0.5]])
+
 #: The feed-forward network of chapter 5, in PyTorch's layout: hidden = relu(x @ W_1.T + B_1), result = hidden @ W_2.T + B_2.
 #: Rows of W_1 are what its eight hidden units look for, columns of W_2 what they answer.
 D_FF = 8

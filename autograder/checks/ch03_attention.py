@@ -1,60 +1,11 @@
-"""Hidden checks of chapter 3. The oracle is written in float64 NumPy for values and PyTorch's own operators for gradients."""
+"""Hidden checks of chapter 3. The oracle is ``autograder.oracles``."""
 
 import numpy as np
 import torch
 
 from autograder.compare import expect, require, require_pair
+from autograder.oracles import any_mask, attention, gradients, normal, require_dtype, softmax
 from autograder.registry import check
-from transformer_lab.driver import cotangent
-
-
-def softmax(scores, axis=-1) -> np.ndarray:
-    """exp(s) / Σ exp(s) along one axis, in float64, for scores of any size and −inf."""
-    scores = np.asarray(scores, dtype=np.float64)
-    powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
-
-
-def attention(q, k, v, mask=None) -> tuple[np.ndarray, np.ndarray]:
-    """softmax(q kᵀ / √K) v and the weights (Vaswani et al. 2017, equation 1), in float64."""
-    q, k, v = (np.asarray(a, dtype=np.float64) for a in (q, k, v))
-    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf)
-    weights = softmax(scores)
-    return weights @ v, weights
-
-
-def normal(rng, *shape, scale=1.0, dtype=np.float32) -> np.ndarray:
-    return (rng.normal(size=shape) * scale).astype(dtype)
-
-
-def gradients(function, *arrays) -> list[np.ndarray]:
-    """d(Σ function(arrays) · cotangent)/d(array) for each array, by PyTorch in float64."""
-    tensors = [torch.tensor(np.asarray(a, dtype=np.float64), requires_grad=True) for a in arrays]
-    output = function(*tensors)
-    (output * torch.from_numpy(cotangent(tuple(output.shape)))).sum().backward()
-    return [tensor.grad.numpy() for tensor in tensors if tensor.grad is not None]
-
-
-def any_mask(rng, *shape) -> np.ndarray:
-    """A random boolean mask in which every row allows at least one key and blocks at least one."""
-    mask = rng.random(shape) > 0.4
-    keys = shape[-1]
-    open_key = rng.integers(0, keys, size=shape[:-1])
-    np.put_along_axis(mask, open_key[..., None], True, axis=-1)
-    np.put_along_axis(
-        mask, ((open_key + 1 + rng.integers(0, keys - 1, size=shape[:-1])) % keys)[..., None], False, axis=-1
-    )
-    return mask
-
-
-def _require_dtype(got: np.ndarray, given: type, inputs: str, what: str) -> None:
-    """The dtype of the inputs, or float32, which is accepted for float64 inputs too."""
-    wanted = np.dtype(given)
-    kept = got.dtype in (wanted, np.dtype(np.float32))
-    require(kept, f"{wanted} {inputs} gave {what} of dtype {got.dtype}, expected {wanted}.")
-
 
 # ------------------------------------------------------------------------------------------------------------ softmax
 
@@ -123,7 +74,7 @@ def softmax_is_differentiable_and_leaves_its_input_alone(student, rng):
         scores = normal(rng, 4, 5, dtype=dtype)
         got, after = student.run("softmax", scores, want=("output", "inputs"))
         expect(got, softmax(scores), f"softmax of {dtype.__name__} scores")
-        _require_dtype(got, dtype, "scores", "weights")
+        require_dtype(got, dtype, "scores", "weights")
         expect(after[0], scores, "the scores after the call (were they changed in place?)", tolerance=0)
         blocked = np.where(any_mask(rng, 4, 5), scores, -np.inf).astype(dtype)
         for given, what in ((scores, "the scores"), (blocked, "scores with −inf among them")):
@@ -267,8 +218,8 @@ def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
         right = attention(*inputs)
         expect(output, right[0], f"{OUTPUT} of {dtype.__name__} inputs {kind}")
         expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs {kind}")
-        _require_dtype(output, dtype, "inputs", "an output")
-        _require_dtype(weights, dtype, "inputs", "weights")
+        require_dtype(output, dtype, "inputs", "an output")
+        require_dtype(weights, dtype, "inputs", "weights")
         for name, was, now in zip(("q", "k", "v", "mask"), inputs, after, strict=False):
             expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
         expect(require_pair(again, f"`{ATTENTION}`")[0], output, f"{OUTPUT} in a second call")
@@ -352,7 +303,7 @@ def self_attention_has_exactly_three_projections(student, rng):
 
 @check("SelfAttention", points=1)
 def self_attention_trains_all_its_projections(student, rng):
-    """Gradients reach x and all three projections; training mode computes the same; x is not changed."""
+    """Gradients reach x and all three projections; training mode and a second call compute the same; x is not changed."""
     x, init, state = _self_attention(rng)
     names = list(state)
     call = {"init": init, "state": state, "mode": "train"}
@@ -360,6 +311,10 @@ def self_attention_trains_all_its_projections(student, rng):
     expect(got, _projected(x, state), "the output of SelfAttention in training mode")
     expect(again, got, "the output of SelfAttention in a second call")
     expect(after[0], x, "`x` after the call (was it changed in place?)", tolerance=0)
+    for shape in (x.shape, (2, x.shape[1] + 2, x.shape[2])):
+        other = normal(rng, *shape)
+        got = student.run("SelfAttention", x, init=init, state=state, then=(other,), want="then")
+        expect(got, _projected(other, state), f"the output of a second call of SelfAttention, with another x {shape}")
     x_grads, grads = student.run("SelfAttention", x, want=("input_grads", "parameter_grads"), **call)
 
     def reference(x, w_q, w_k, w_v):

@@ -610,6 +610,20 @@ class SentencesMixed(_SelfAttention):
 
 
 @misconception(
+    "SelfAttention",
+    "first-call-kept",
+    "Keys and values of the first call are kept for the next ones: every call projects the x that it is given.",
+)
+class FirstCallKept(_SelfAttention):
+    kept = None
+
+    def project(self, x):
+        if self.kept is None:
+            self.kept = super().project(x)[1:]
+        return self.w_q(x), *self.kept
+
+
+@misconception(
     "SelfAttention", "mask-after-softmax", "The mask is applied after the softmax: set blocked scores to −∞ before it."
 )
 class MaskAfterSoftmax(_SelfAttention):

@@ -39,7 +39,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.cells import is_test, read_notebook
+from transformer_lab.cells import grade_id_of, is_test, read_notebook
 
 FOLDER = Path(__file__).parent
 EDITORS = ("jupyterlab", "vscode", "colab")
@@ -190,10 +190,6 @@ def _plain(cell: Any) -> dict:
     return json.loads(json.dumps(cell))
 
 
-def _grade_id(cell: dict) -> str:
-    return (cell["metadata"].get("nbgrader") or {}).get("grade_id", "")
-
-
 def _fill(cells: list[dict], sample: Sample) -> list[dict]:
     before: dict[int, list[dict]] = {}
     after: dict[int, list[dict]] = {}
@@ -204,7 +200,7 @@ def _fill(cells: list[dict], sample: Sample) -> list[dict]:
                 raise ValueError(f"{_name(sample)}: add_at={edit.target}: cells are added at the start only.")
             before.setdefault(id(cells[0]), []).append(_new_cell(edit, sample, number))
             continue
-        found = [cell for cell in cells if _grade_id(cell) and _matches(cell, edit)]
+        found = [cell for cell in cells if grade_id_of(cell["metadata"]) and _matches(cell, edit)]
         if not found:
             raise ValueError(f"{_name(sample)}: {edit.action}={edit.target}: the stub has no such cell.")
         for cell in found:
@@ -225,10 +221,10 @@ def _fill(cells: list[dict], sample: Sample) -> list[dict]:
 
 def _matches(cell: dict, edit: Edit) -> bool:
     if edit.action == "test":
-        return is_test(cell["metadata"]) and fnmatch(_grade_id(cell), edit.target)
+        return is_test(cell["metadata"]) and fnmatch(grade_id_of(cell["metadata"]), edit.target)
     if edit.action == "answer":
-        return bool(cell["metadata"]["nbgrader"]["solution"]) and _grade_id(cell) == edit.target
-    return _grade_id(cell) == edit.target
+        return bool(cell["metadata"]["nbgrader"]["solution"]) and grade_id_of(cell["metadata"]) == edit.target
+    return grade_id_of(cell["metadata"]) == edit.target
 
 
 def _new_cell(edit: Edit, sample: Sample, number: int) -> dict:

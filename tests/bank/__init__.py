@@ -13,12 +13,17 @@ import sys
 import types
 
 from . import (
+    ch01_one_hot_lookup,
+    ch01_token_embedding,
     ch02_positional_encoding,
     ch02_shift_matrix,
     ch02_transformer_embedding,
     ch03_scaled_dot_product_attention,
     ch03_self_attention,
     ch03_softmax,
+    ch04_merge_heads,
+    ch04_multi_head_attention,
+    ch04_split_heads,
 )
 from .entry import Entry
 
@@ -27,12 +32,17 @@ __all__ = ["Entry", "entries", "load"]
 _ALL: tuple[Entry, ...] = tuple(
     entry
     for module in (
+        ch01_one_hot_lookup,
+        ch01_token_embedding,
         ch02_positional_encoding,
         ch02_shift_matrix,
         ch02_transformer_embedding,
         ch03_softmax,
         ch03_scaled_dot_product_attention,
         ch03_self_attention,
+        ch04_split_heads,
+        ch04_merge_heads,
+        ch04_multi_head_attention,
     )
     for entry in module.BANK.entries
 )

@@ -563,3 +563,24 @@ class SelfAttention(nn.Module):
         return F.scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x), attn_mask=m)
 """,
 )
+
+BANK.wrong(
+    "keys-cached-by-shape",
+    "In evaluation mode, keys and values of an earlier x of the same shape are used again.",
+    """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k):
+        super().__init__()
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_k, bias=False)
+        self.cache = {}
+
+    def forward(self, x, mask=None):
+        k, v = self.w_k(x), self.w_v(x)
+        if not self.training:
+            k, v = self.cache.setdefault(x.shape, (k.detach(), v.detach()))
+        return F.scaled_dot_product_attention(self.w_q(x), k, v, attn_mask=mask)
+""",
+    "first-call-kept",
+)

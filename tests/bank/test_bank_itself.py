@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -20,12 +21,17 @@ from . import Entry, entries, load
 
 TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
 PIECES = (
+    "one_hot_lookup",
+    "TokenEmbedding",
     "positional_encoding",
     "shift_matrix",
     "TransformerEmbedding",
     "softmax",
     "scaled_dot_product_attention",
     "SelfAttention",
+    "split_heads",
+    "merge_heads",
+    "MultiHeadAttention",
 )
 
 
@@ -60,6 +66,111 @@ class Findings(list):
 
 def _same(tensors, copies) -> bool:
     return all(torch.equal(t, c) for t, c in zip(tensors, copies, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------- chapter 1
+
+
+def _cotangent(shape) -> Tensor:
+    """Weights, no two alike, by which a result is summed before it is differentiated."""
+    return torch.cos(torch.arange(1.0, 1 + math.prod(shape), dtype=torch.float64)).reshape(shape)
+
+
+def judge_one_hot_lookup(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for dtype in (torch.float32, torch.float64):
+        for shape, rows, width in [
+            ((4,), 7, 5),
+            ((), 5, 3),
+            ((3, 4), 6, 4),
+            ((2, 1, 3), 5, 8),
+            ((1, 1), 9, 2),
+            ((6,), 2, 1),
+            ((2, 3, 2, 2), 4, 6),
+            ((2, 9), 3, 7),
+        ]:
+            for largest in (rows, max(1, rows - 2)):  # the last rows don't occur the second time
+                where = f"{dtype} ids {shape} below {largest} table ({rows}, {width})"
+                ids = torch.randint(0, largest, shape, generator=generator)
+                table = torch.randn(rows, width, generator=generator, dtype=dtype, requires_grad=True)
+                ids_copy, copy = ids.clone(), table.detach().clone()
+                got = found.call(where, space.one_hot_lookup, ids, table)
+                if not (ids.shape == ids_copy.shape and _same((ids, table.detach()), (ids_copy, copy))):
+                    found.append(f"{where}: input changed")
+                    continue
+                want = torch.from_numpy(np.take(copy.numpy(), ids_copy.numpy(), axis=0))
+                found.equal(where, got, want, dtype)
+                if not (isinstance(got, Tensor) and got.shape == want.shape):
+                    continue
+                if not got.requires_grad:
+                    found.append(f"{where}: no gradient")
+                    continue
+                cotangent = _cotangent(want.shape)
+                (grad,) = torch.autograd.grad((got * cotangent).sum(), table, allow_unused=True)
+                total = np.zeros((rows, width))
+                np.add.at(total, ids_copy.numpy(), cotangent.numpy())
+                found.equal(f"{where}: gradient", grad, torch.from_numpy(total))
+
+
+def judge_token_embedding(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(2)
+    for vocabulary, width, pad, shape in [
+        (11, 6, 3, (2, 5)),
+        (7, 5, 0, (4,)),
+        (9, 16, 8, (3, 4)),
+        (12, 7, None, (3, 1)),
+        (5, 9, "default", (1, 6)),
+        (6, 1, 2, (2, 3, 4)),
+        (8, 10, None, (2, 2)),
+    ]:
+        where = f"({vocabulary}, {width}, {pad}) ids {shape}"
+        sizes = (vocabulary, width) if pad == "default" else (vocabulary, width, pad)
+        pad = None if pad == "default" else pad
+        module = found.call(where, space.TokenEmbedding, *sizes)
+        if module is None:
+            continue
+        parameters = {name: tuple(p.shape) for name, p in module.named_parameters() if p.requires_grad}
+        wanted = {"embedding.weight": (vocabulary, width)}
+        if parameters != wanted or list(module.state_dict()) != list(wanted):
+            found.append(f"{where}: parameters {parameters}, state {list(module.state_dict())}")
+            continue
+        weight = module.embedding.weight
+        still = (weight.detach() == 0).all(dim=1).nonzero().flatten().tolist()
+        if still != ([] if pad is None else [pad]):
+            found.append(f"{where}: rows {still} are zero at the start")
+        loaded = torch.randn(vocabulary, width, generator=generator) + 0.3
+        if pad is not None:
+            loaded[pad] = 0
+        for mode, dtype in [(False, torch.float32), (True, torch.float32), (False, torch.float64)]:
+            module = module.train(mode).to(dtype)
+            module.load_state_dict({"embedding.weight": loaded.to(dtype)})
+            module.zero_grad()
+            ids = torch.randint(0, vocabulary, shape, generator=generator)
+            ids.view(-1)[0] = ids.view(-1)[-1] = vocabulary - 1
+            ids.view(-1)[1] = 0 if pad is None else pad
+            copy = ids.clone()
+            got = found.call(where, module, ids)
+            if not torch.equal(ids, copy):
+                found.append(f"{where}: ids changed")
+                continue
+            want = loaded.double()[copy] * width**0.5
+            found.equal(f"{where} train={mode} {dtype}", got, want, dtype)
+            if not torch.equal(weight, loaded.to(dtype)):
+                found.append(f"{where}: the table changed")
+                continue
+            if not (isinstance(got, Tensor) and got.shape == want.shape and got.requires_grad):
+                found.append(f"{where}: no gradient")
+                continue
+            cotangent = _cotangent(want.shape)
+            (got * cotangent).sum().backward()
+            total = np.zeros((vocabulary, width))
+            np.add.at(total, copy.numpy(), cotangent.numpy() * math.sqrt(width))
+            if pad is not None:
+                total[pad] = 0
+            if weight.grad is None:
+                found.append(f"{where}: no gradient for the table")
+            else:
+                found.equal(f"{where}: gradient", weight.grad, torch.from_numpy(total))
 
 
 # ------------------------------------------------------------------------------------------------------- chapter 2
@@ -378,13 +489,217 @@ def judge_self_attention(space, found: Findings) -> None:
                         found.equal(f"{where}: gradient of {name}", grad, want_grad)
 
 
+# ------------------------------------------------------------------------------------------------------- chapter 4
+
+
+def _rearranged(found: Findings, piece: Callable, x: Tensor, source: np.ndarray, *args) -> None:
+    """``piece(x, *args)`` must hold the entries of x whose flat numbers ``source`` gives, and send gradients back there."""
+    where = f"{x.dtype} {tuple(x.shape)} strides {x.stride()} {args}"
+    x = x.detach().requires_grad_(True)
+    copy, strides = x.detach().clone(), x.stride()
+    got = found.call(where, piece, x, *args)
+    if x.shape != copy.shape or x.stride() != strides or not torch.equal(x.detach(), copy):
+        found.append(f"{where}: input changed")
+        return
+    want = torch.from_numpy(copy.numpy().reshape(-1)[source])
+    found.equal(where, got, want, x.dtype, tolerance=1e-6)
+    if not (isinstance(got, Tensor) and got.shape == want.shape):
+        return
+    if not got.requires_grad:
+        found.append(f"{where}: no gradient")
+        return
+    cotangent = _cotangent(want.shape)
+    (grad,) = torch.autograd.grad((got * cotangent).sum(), x, allow_unused=True)
+    back = np.empty(x.numel())
+    back[source.reshape(-1)] = cotangent.numpy().reshape(-1)
+    found.equal(f"{where}: gradient", grad, torch.from_numpy(back).view(x.shape))
+
+
+def _layouts(*shape: int, dtype: torch.dtype, generator) -> list[Tensor]:
+    """Random tensors of one shape: a fresh one, one with axes exchanged, one that is part of a larger one."""
+
+    def fresh(*sizes):
+        return torch.randn(*sizes, generator=generator, dtype=dtype)
+
+    turned = fresh(shape[1], shape[0], *shape[2:]).transpose(0, 1)
+    inner = fresh(*shape[:-2], shape[-1], shape[-2]).transpose(-2, -1)
+    part = fresh(*[size + 1 for size in shape])[tuple(slice(1, None) for _ in shape)]
+    return [fresh(*shape), turned, inner, part]
+
+
+SPLITS = [
+    (2, 5, 12, 3),
+    (3, 4, 6, 1),
+    (2, 3, 5, 5),
+    (1, 7, 8, 2),
+    (4, 1, 10, 5),
+    (3, 3, 9, 3),
+    (2, 6, 12, 6),
+    (1, 1, 4, 4),
+]
+
+
+def judge_split_heads(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(8)
+    for dtype in (torch.float32, torch.float64):
+        for batch, length, width, heads in SPLITS:
+            b, h, t, c = np.ix_(range(batch), range(heads), range(length), range(width // heads))
+            source = (b * length + t) * width + h * (width // heads) + c
+            for x in _layouts(batch, length, width, dtype=dtype, generator=generator):
+                _rearranged(found, space.split_heads, x, source, heads)
+    for width, heads in [(13, 4), (6, 12), (10, 3)]:
+        try:
+            space.split_heads(torch.zeros(2, heads * 2, width), heads)
+        except ValueError as error:
+            if not {str(width), str(heads)} <= set(re.findall(r"\d+", str(error))):
+                found.append(f"({width}, {heads}): the message does not name both: {error}")
+        except Exception as error:
+            found.append(f"({width}, {heads}): {type(error).__name__}")
+        else:
+            found.append(f"({width}, {heads}) is accepted")
+
+
+def judge_merge_heads(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(9)
+    for dtype in (torch.float32, torch.float64):
+        for batch, length, width, heads in SPLITS:
+            inner = width // heads
+            b, t, j = np.ix_(range(batch), range(length), range(width))
+            source = ((b * heads + j // inner) * length + t) * inner + j % inner
+            layouts = _layouts(batch, heads, length, inner, dtype=dtype, generator=generator)
+            split = torch.randn(batch, length, heads, inner, generator=generator, dtype=dtype).transpose(1, 2)
+            for x in [*layouts, split]:
+                _rearranged(found, space.merge_heads, x, source)
+
+
+def judge_multi_head_attention(space, found: Findings) -> None:
+    generator = torch.Generator().manual_seed(10)
+    layers = ("w_q", "w_k", "w_v", "w_o")
+    for width, heads in [(10, 4), (7, 2), (9, 6)]:
+        try:
+            space.MultiHeadAttention(width, heads)
+        except ValueError:
+            continue
+        except Exception as error:
+            found.append(f"({width}, {heads}): {type(error).__name__}")
+        else:
+            found.append(f"({width}, {heads}) is accepted")
+    for batch, queries, keys, width, heads in [
+        (2, 3, 5, 18, 3),
+        (3, 6, 4, 12, 6),
+        (2, 4, 6, 7, 1),
+        (3, 4, 4, 10, 5),
+        (1, 5, 5, 5, 5),
+        (4, 4, 4, 16, 4),
+        (2, 1, 3, 12, 2),
+    ]:
+        where = f"{(batch, queries, keys, width, heads)}"
+        module = found.call(where, space.MultiHeadAttention, width, heads)
+        if module is None:
+            continue
+        parameters = {name: tuple(p.shape) for name, p in module.named_parameters(remove_duplicate=False)}
+        wanted = {f"{name}.weight": (width, width) for name in layers} | {f"{name}.bias": (width,) for name in layers}
+        distinct = len(list(module.parameters())) == len(wanted)
+        if parameters != wanted or set(module.state_dict()) != set(wanted) or not distinct:
+            found.append(f"{where}: parameters {parameters}, state {list(module.state_dict())}")
+            continue
+        masks = _masks((batch, heads), queries, keys, generator)
+        some = torch.rand(batch, 1, queries, keys, generator=generator) < 0.5
+        some[..., 0] = True
+        masks |= {"per sentence": some, "per head": masks["full"][0], "one": torch.ones(1, 1, dtype=torch.bool)}
+        for dtype in (torch.float32, torch.float64):
+            module = module.to(dtype)
+            loaded = {
+                name: torch.randn(shape, generator=generator, dtype=dtype) * (1.5 * width**-0.5)
+                for name, shape in wanted.items()
+            }
+            module.load_state_dict(loaded)
+            roles = ["qkv", "qkk"] if queries != keys else ["qkv", "qkk", "qqv", "qqq"]  # which inputs are one tensor
+            for index, (mask_name, mask) in enumerate(masks.items(), start=dtype == torch.float64):
+                module.train(index % 3 == 0)
+                role = roles[index % len(roles)]
+                where = f"{(batch, queries, keys, width, heads)} {dtype} inputs {role} mask {mask_name}"
+                tensors = {
+                    letter: torch.randn(batch, length, width, generator=generator, dtype=dtype)
+                    for letter, length in zip("qkv", (queries, keys, keys), strict=True)
+                    if letter in role
+                }
+                _judge_attending(found, where + " train" * module.training, module, heads, loaded, tensors, role, mask)
+
+
+def _judge_attending(found, where, module, heads, loaded, tensors, role, mask) -> None:
+    """One call of multi-head attention, held against PyTorch's own in float64, forwards and backwards."""
+    copies = {letter: tensor.clone() for letter, tensor in tensors.items()}
+    inputs = [tensors[letter].requires_grad_(True) for letter in role]
+    kept = None if mask is None else mask.clone()
+    module.zero_grad()
+    given = inputs if mask is None else [*inputs, kept]
+    got = found.call(where, module, *given)
+    changed = mask is not None and not torch.equal(mask, kept)
+    if changed or not _same([x.detach() for x in tensors.values()], copies.values()):
+        found.append(f"{where}: input changed")
+        return
+    if not _same([p.detach() for p in module.parameters()], [loaded[n] for n, _ in module.named_parameters()]):
+        found.append(f"{where}: parameters changed")
+        return
+    (batch, queries, width), keys = inputs[0].shape, inputs[1].size(1)
+    exact = {name: x.double().requires_grad_(True) for name, x in (copies | loaded).items()}
+    blocked = None
+    if mask is not None:
+        blocked = ~mask.expand(batch, heads, queries, keys).reshape(batch * heads, queries, keys)
+    want, _ = F.multi_head_attention_forward(
+        *(exact[letter].transpose(0, 1) for letter in role),
+        width,
+        heads,
+        None,
+        torch.cat([exact[f"w_{letter}.bias"] for letter in "qkv"]),
+        None,
+        None,
+        False,
+        0.0,
+        exact["w_o.weight"],
+        exact["w_o.bias"],
+        need_weights=False,
+        attn_mask=blocked,
+        use_separate_proj_weight=True,
+        q_proj_weight=exact["w_q.weight"],
+        k_proj_weight=exact["w_k.weight"],
+        v_proj_weight=exact["w_v.weight"],
+    )
+    want = want.transpose(0, 1)
+    found.equal(where, got, want.detach(), inputs[0].dtype)
+    if not (isinstance(got, Tensor) and got.shape == want.shape):
+        return
+    if not got.requires_grad:
+        found.append(f"{where}: no gradient")
+        return
+    cotangent = _cotangent(want.shape)
+    found.call(f"{where}: backward", (got * cotangent).sum().backward)
+    own = tensors | dict(module.named_parameters())
+    grads = torch.autograd.grad((want * cotangent).sum(), list(exact.values()))
+    for name, exact_grad in zip(exact, grads, strict=True):
+        grad = own[name].grad
+        if grad is not None:
+            found.equal(f"{where}: gradient of {name}", grad, exact_grad)
+        elif name != "w_k.bias":  # it moves all scores of a query alike, and no weight
+            found.append(f"{where}: no gradient for {name}")
+    again = module(*given)
+    if not torch.equal(again, got):
+        found.append(f"{where}: a second call gives something else")
+
+
 JUDGES = {
+    "one_hot_lookup": judge_one_hot_lookup,
+    "TokenEmbedding": judge_token_embedding,
     "positional_encoding": judge_positional_encoding,
     "shift_matrix": judge_shift_matrix,
     "TransformerEmbedding": judge_transformer_embedding,
     "softmax": judge_softmax,
     "scaled_dot_product_attention": judge_attention,
     "SelfAttention": judge_self_attention,
+    "split_heads": judge_split_heads,
+    "merge_heads": judge_merge_heads,
+    "MultiHeadAttention": judge_multi_head_attention,
 }
 
 

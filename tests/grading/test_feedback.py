@@ -126,6 +126,28 @@ def test_the_summary_says_what_was_lost_why_and_the_likely_slip(tmp_path):
     assert "<code>softmax</code>" in page.read_text()
 
 
+def test_what_failed_is_told_once_at_its_piece_and_the_summary_points_there(tmp_path):
+    results = [
+        result("softmax", "sums_to_one", 2, "got 0.9", "no_shift"),
+        result("softmax", "large_scores", 3),
+        result("attention", "scales", 1)
+        | {"notes": ["`attention` uses `F.x`, which this piece re-creates: build it."]},
+        result("mask", "blocks", 1),
+        result("lost", "is_there", 1, "its cell is gone"),
+    ]
+    cells = [graded_cell("softmax", 5), graded_cell("attention", 1), graded_cell("mask", 1)]
+    page = write(tmp_path, record(results), cells).read_text()
+    summary, rest = page.split("<main>")
+    for words in ("got 0.9", "Hint for no_shift", "build it"):
+        assert words not in summary, words
+        assert rest.count(words) == 1, words
+    assert summary.count("its cell is gone") == 1, "what has no place in the notebook is told in the summary"
+    assert '<a href="#piece-softmax">1 of 2 checks fails; the likely slip is named</a>' in summary
+    assert '<a href="#piece-attention">A built-in is noted</a>' in summary
+    assert summary.count("#piece-mask") == 1, "of a piece that holds, the name alone"
+    assert "#piece-lost" not in summary
+
+
 def test_a_piece_that_nobody_began_is_told_in_one_line(tmp_path):
     message = runner._error_message("softmax", StudentError("NotImplementedError", ""))
     assert feedback.NOT_WRITTEN in message
@@ -450,7 +472,9 @@ def test_a_real_page_in_a_browser(browser, graded, width, dark):
     anchors = page.eval_on_selector_all("a[href^='#']", "a => a.map(e => !!document.getElementById(e.hash.slice(1)))")
     assert anchors
     assert all(anchors)
-    assert "expected" in page.inner_text("section[aria-label=Summary]")
+    assert "checks fail" in page.inner_text("section[aria-label=Summary]")
+    assert "expected" not in page.inner_text("section[aria-label=Summary]")
+    assert "expected" in page.inner_text("#piece-shift_matrix")
 
 
 # -------------------------------------------------------------------------------------------------------- how it is made

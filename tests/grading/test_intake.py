@@ -64,6 +64,21 @@ def test_an_added_cell_stays_before_what_it_stood_before():
     assert kept.metadata == {}
 
 
+@pytest.mark.parametrize("hosted", [False, True], ids=["as it was", "ids gone"])
+def test_the_first_cell_stays_what_nobody_runs(hosted):
+    theirs = copy()
+    setup = next(c for c in theirs.cells if c.id == "setup")
+    setup.metadata.tags = []
+    if hosted:  # some services write notebooks of the format before cells had ids
+        for c in theirs.cells:
+            del c["id"]
+    else:
+        setup.source += "\nraise SystemExit"
+    rebuilt = rebuild(copy(), theirs).notebook.cells
+    assert [c.metadata.get("tags") for c in rebuilt if "def set_up" in c.source] == [["skip-execution"]]
+    assert len(rebuilt) == len(STUB.cells)
+
+
 def test_answers_are_found_by_name_when_the_metadata_is_gone():
     theirs = copy()
     cell(theirs, "softmax").source = ANSWER
@@ -112,3 +127,9 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "03_attention.ipynb").symlink_to(tmp_path / "secret")
     with pytest.raises(ValueError, match="not a regular file"):
         read_submission(tmp_path / "03_attention.ipynb")
+
+
+def test_a_cell_with_nonsense_for_metadata_is_the_learners_own():
+    theirs = copy()
+    theirs.cells.append(nbformat.v4.new_code_cell("x = 1", metadata={"nbgrader": "graded"}))
+    assert [c.metadata for c in rebuild(copy(), theirs).notebook.cells if c.source == "x = 1"] == [{}]

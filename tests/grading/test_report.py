@@ -105,6 +105,16 @@ def test_what_is_counted():
     assert (slip.id, slip.piece, slip.students) == ("no_shift", "softmax", ["ada", "cem"])
 
 
+def test_who_used_a_built_in_is_said_once_for_the_piece(tmp_path):
+    noted = answers()
+    noted[0] = noted[0] | {"notes": ["`softmax` uses `torch.softmax`."]}
+    records = [record("ada", noted), record("bo", answers()), record("cem", noted, remarks=["Late."])]
+    page = report.write_report(write(tmp_path, records)).with_name("03_attention.html").read_text()
+    assert page.count("2 students used a built-in that this piece re-creates") == 1
+    remarks = {row["student"]: row["remark"] for row in table(tmp_path)}
+    assert remarks == {"ada": "softmax: built-in used", "bo": "", "cem": "softmax: built-in used; Late."}
+
+
 def test_the_commonest_message_counts_numbers_as_alike():
     check = report.Check("p", "c", 1.0, messages=["odd one", "got 1.5 at (0, 1)", "got -2e-05 at (3, 1)"])
     assert check.example == "got 1.5 at (0, 1)"
@@ -128,6 +138,18 @@ def test_the_picture_of_the_scores(scores, most, bars):
     assert heights == pytest.approx([max(heights) * n / max(expected) for n in expected] if expected else [], abs=0.1)
 
 
+@pytest.mark.parametrize("scores", [[5, 5, 5], [1, 9, 9, 10, 20], [0, 0, 20, 20], [7.9, 8, 8.1], [20] * 9, [3]])
+def test_the_line_of_the_median_crosses_no_number(scores):
+    picture = str(report.histogram(scores, 20, "t"))
+    x, bottom = map(float, re.findall(r'class="median" x1="([\d.]+)" [^>]* y2="([\d.]+)"', picture)[0])
+    numbers = re.findall(r'class="value" x="([\d.]+)" y="([\d.]+)" text-anchor="middle">(\d+)<', picture)
+    assert sum(int(amount) for _, _, amount in numbers) == len(scores)
+    for left, baseline, amount in numbers:
+        if abs(float(left) - x) < 5 * len(amount) + 4:
+            assert bottom <= float(baseline) - 12, "a digit is less than 12 high"
+    assert bottom > 4
+
+
 def test_an_assignment_without_points_has_a_picture():
     assert "<svg" in report.histogram([0.0], 0.0, "t")
 
@@ -146,6 +168,7 @@ def test_pages_and_table_are_written(tmp_path):
     for words in ("Hint for no_shift", "large scores", "There is no 03_attention.ipynb.", "ada", "2 cells claim"):
         assert words in page, words
     assert 'href="03_attention.html"' in index.read_text()
+    assert "<code>softmax</code>: Hint for no_shift" in index.read_text()
     rows = {row["student"]: row for row in table(tmp_path)}
     assert list(rows) == ["ada", "bo", "cem", "dora", "eve", "fay", "gil"]
     assert rows["cem"] == {
@@ -157,8 +180,10 @@ def test_pages_and_table_are_written(tmp_path):
         "max_score": "6",
         "submitted": "2026-03-02T10:05:00",
         "status": "graded",
-        "remark": "",
+        "remark": "no_shift",
     }
+    assert rows["ada"]["remark"] == "no_shift"
+    assert rows["eve"]["remark"] == "softmax: 2 cells claim to be this answer."
     assert rows["gil"]["score"] == "", "an error of the grader is nobody's zero"
     assert rows["fay"]["score"] == "0"
     assert rows["fay"]["softmax"] == ""

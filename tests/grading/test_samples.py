@@ -19,16 +19,18 @@ from transformer_lab.cells import is_test, plain_python, read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-CHAPTERS = ("02_positional_encoding", "03_attention")
+CHAPTERS = tuple(sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.md")))
 ALL = samples.samples()
 SEEDS = (1, 20260301)
 
-#: What both chapters must have an example of, and what only one of them can have.
-KINDS = {
-    *("right-loops", "right-compact", "endless-loop", "endless-cell", "syntax-error", "untouched", "hosted"),
-    *("own-helper", "patched-tests", "skipped-tests"),
-}
+#: What every chapter has an example of.
+KINDS = {"right-loops", "right-compact", "untouched"}
+#: What the two chapters that hold the grader to account have besides: learners who are stuck, careless or cheating.
+HARD_KINDS = {"endless-loop", "endless-cell", "syntax-error", "hosted", "own-helper", "patched-tests", "skipped-tests"}
+HARD_CHAPTERS = ("02_positional_encoding", "03_attention")
+#: Each chapter's own: its best-known slips, and other ways to be right.
 OWN_KINDS = {
+    "01_embedding": {"hosted", "built-in", "missing-factor", "trained-padding", "half-done"},
     "02_positional_encoding": {
         "right-complex",
         "doubled-exponent",
@@ -37,9 +39,19 @@ OWN_KINDS = {
         "table-learnt",
     },
     "03_attention": {"right-numpy", "missing-scale", "softmax-axis", "mask-after-softmax"},
+    "04_multi_head": {"own-helper", "built-in", "bare-reshape", "scaled-by-d-model", "no-output-projection"},
 }
 #: Kinds of submission in which every piece is right.
-FULL = ("right-loops", "right-compact", "right-complex", "right-numpy", "hosted", "own-helper", "endless-cell")
+FULL = (
+    "right-loops",
+    "right-compact",
+    "right-complex",
+    "right-numpy",
+    "hosted",
+    "own-helper",
+    "endless-cell",
+    "built-in",
+)
 HOSTILE = ("patched-tests", "skipped-tests")
 #: Kinds that are no known mistake, whatever they answer.
 NO_SLIP = (*HOSTILE, "untouched", "syntax-error", "endless-loop")
@@ -83,7 +95,8 @@ def grade_id(cell) -> str:
 @pytest.mark.parametrize("assignment", CHAPTERS)
 def test_every_kind_has_a_sample(assignment):
     kinds = [sample.kind for sample in samples.samples([assignment])]
-    assert KINDS | OWN_KINDS[assignment] == set(kinds)
+    hard = HARD_KINDS if assignment in HARD_CHAPTERS else set()
+    assert KINDS | hard | OWN_KINDS[assignment] == set(kinds)
     assert len(kinds) == len(set(kinds)) >= 8
 
 

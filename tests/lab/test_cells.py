@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_lab.cells import lines_of, plain_python, read_cells
+from transformer_lab.cells import grade_id_of, is_test, lines_of, plain_python, points_of, read_cells
 
 from .write_notebooks import answer, checked, code, markdown, notebook
 
@@ -36,6 +36,7 @@ def test_numbers_count_all_cells_and_names_come_from_nbgrader(tmp_path):
         (code("1", nbgrader={"grade_id": "a", "solution": False, "grade": False, "locked": True}), False),
         (code("1", nbgrader={}), True),
         (code("1", nbgrader=None), True),
+        (code("1", nbgrader="graded"), True),
         (code("1", tags=["skip-execution"]), False),
         (code("1", tags=["hide-input", "skip-execution"]), False),
         (code("1", tags=["hide-input"]), True),
@@ -46,6 +47,24 @@ def test_which_cells_run(tmp_path, cell, runs):
     path = tmp_path / "a.ipynb"
     path.write_text(notebook(cell))
     assert [c.runs for c in read_cells(path)] == [runs]
+
+
+@pytest.mark.parametrize(
+    ("flags", "points"),
+    [
+        ({"grade_id": "check_a", "grade": True, "locked": True, "points": 4, "solution": False}, 4),
+        ({"grade_id": "test_a", "grade": True, "locked": True, "points": 0, "solution": False}, 0),
+        ({"grade_id": "a", "grade": False, "locked": False, "points": 4, "solution": True}, 0),
+    ],
+)
+def test_points_are_those_of_graded_cells(flags, points):
+    assert points_of({"nbgrader": flags}) == points
+    assert grade_id_of({"nbgrader": flags}) == flags["grade_id"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"nbgrader": None}, {"nbgrader": {}}, {"nbgrader": "graded"}])
+def test_cells_that_nbgrader_does_not_know(metadata):
+    assert (grade_id_of(metadata), points_of(metadata), is_test(metadata)) == ("", 0, False)
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"], ids=["LF", "CRLF"])

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from transformer_lab import driver, pieces
-from transformer_lab.driver import Opaque, Probe
+from transformer_lab.driver import Opaque, Probe, Same, Strided
 
 from .write_notebooks import answer, code, write
 
@@ -269,6 +269,16 @@ def test_the_module_takes_the_dtype_of_its_inputs(rng):
     assert run({"A": Affine}, "A", x, init=[3, 2]).dtype == np.float32
 
 
+def test_a_module_without_float_inputs_takes_the_dtype_of_its_state(rng):
+    ids, table = np.array([[2, 0]]), rng.normal(size=(3, 4))
+    for dtype in (np.float32, np.float64):
+        got = run({"E": nn.Embedding}, "E", ids, init=[3, 4], state={"weight": table.astype(dtype)})
+        assert got.dtype == dtype
+        assert np.array_equal(got, table.astype(dtype)[ids])
+    x = rng.normal(size=(1, 3)).astype(np.float32)
+    assert run({"A": Affine}, "A", x, init=[3, 2], state={"first.bias": np.ones(2)}).dtype == np.float32
+
+
 def test_initial_state_is_that_before_the_given_one():
     state = {"first.weight": np.zeros((2, 3))}
     initial = run({"A": Affine}, "A", init=[3, 2], state=state, want="initial_state")
@@ -363,6 +373,62 @@ def test_each_input_is_a_tensor_of_its_own(rng):
     assert np.array_equal(after[1][0], np.zeros(3))
     assert np.array_equal(after[1][1], copy)
     assert np.array_equal(x, copy)
+
+
+def test_an_input_may_be_the_same_tensor_as_an_earlier_one(rng):
+    x, y = rng.normal(size=3), rng.normal(size=3)
+    space = {"f": lambda a, b, c, d: [torch.ones(1) * (a is c), b is d, (a.add_(1), c.clone())[1]]}
+    together, apart, seen = run(space, "f", x, y, Same(0), y)
+    assert (together[0], apart) == (1, False)
+    assert np.allclose(seen, x + 1)
+    grads = run({"f": lambda a, b: a * b}, "f", x, Same(0), want="input_grads")
+    assert all(np.allclose(grad, 2 * x * driver.cotangent((3,))) for grad in grads)
+    for wrong in ([Same(0)], [x, Same(1)], [x, Same(-1)]):
+        assert run(space, "f", *wrong)["message"].startswith("there is no input")
+
+
+def test_a_strided_input_lies_in_memory_the_other_way_round(rng):
+    x = rng.normal(size=(2, 3, 4)).astype(np.float32)
+    space = {"f": lambda x: [x * 2, x.is_contiguous(), list(x.stride())]}
+    twice, contiguous, strides = run(space, "f", Strided(x))
+    assert (contiguous, strides) == (False, [1, 2, 6])
+    assert np.array_equal(twice, x * 2)
+    grads, after = run({"f": lambda x: x.transpose(0, 1)}, "f", Strided(x), want=("input_grads", "inputs"))
+    assert np.allclose(grads[0], driver.cotangent((3, 2, 4)).swapaxes(0, 1))
+    assert np.array_equal(after[0], x)
+
+
+def test_a_second_call_with_other_inputs():
+    class Hoarder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def forward(self, x, y):
+            self.seen.append(x)
+            return self.seen[0] + y
+
+    one, two, three, four = (np.full(2, float(i)) for i in range(1, 5))
+    want = ("output", "again", "then")
+    got = run({"H": Hoarder}, "H", one, two, init=[], then=[three, four], want=want)
+    assert [array.tolist() for array in got] == [[3, 3], [3, 3], [5, 5]]
+    kept = run({"f": lambda x, kept=[]: (kept.append(x), kept[0])[1].mul_(2)}, "f", one, then=[two], want=want)
+    assert [array.tolist() for array in kept] == [[2, 2], [4, 4], [8, 8]], "each as it was when it came back"
+    same_twice = run({"f": lambda x, y: x + y}, "f", one, two, then=[three, Same(0)], want="then")
+    assert same_twice.tolist() == [6, 6]
+    for request in ({"then": [one], "want": "output"}, {"want": "then"}):
+        assert "both given and wanted" in run({"f": lambda x: x}, "f", one, **request)["message"]
+
+
+def test_padding_rows_are_told_by_the_embeddings_name():
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = nn.Embedding(5, 2)
+            self.inner = nn.Sequential(nn.Embedding(5, 2, padding_idx=-1), nn.Linear(2, 2))
+
+    assert run({"T": Tables}, "T", init=[], want="padding_ids") == {"plain": None, "inner.0": 4}
+    assert run({"L": nn.Linear}, "L", init=[2, 3], want="padding_ids") == {}
 
 
 def test_dropout_is_repeatable_by_seed_and_off_in_eval(rng):

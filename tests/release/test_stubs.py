@@ -180,8 +180,11 @@ def test_stub_is_a_clean_notebook(source, built):
     assert (stub.nbformat, stub.nbformat_minor) == (4, 5)
     assert set(stub.metadata) == {"kernelspec", "language_info", "transformer_lab"}
     assert stub.metadata.kernelspec.name == "python3"
-    for number, cell in enumerate(stub.cells, start=1):
+    sources = [cell for cell in stub.cells if cell.id != "setup"]
+    assert len(sources) == len(stub.cells) - 1
+    for number, cell in enumerate(sources, start=1):
         assert cell.id == cell.metadata.get("nbgrader", {}).get("grade_id", f"cell-{number:02d}")
+    for cell in stub.cells:
         assert cell.source == cell.source.strip(), f"{cell.id} begins or ends with blank lines"
         assert set(cell.metadata) <= {"nbgrader", "tags", "deletable", "editable"}
         if cell.cell_type == "code":
@@ -291,11 +294,11 @@ def test_planted_leak_is_refused(replacement, message, small, tmp_path):
 @pytest.mark.parametrize(
     ("cell", "line", "message"),
     [
-        ("area", "    scaled = math.pi * squared", "cell 4 .area. of the stub shows the line"),
-        ("test_area", '# award(globals(), "area")', "cell 5 .test_area. of the stub calls award"),
-        ("cell-07", "### END HIDDEN TESTS", "cell 7 .cell-07. of the stub has the marker"),
-        ("cell-07", "### END  HIDEN TESTS", "cell 7 .cell-07. of the stub has the marker"),
-        ("cell-03", "The secret: `scaled = math.pi * squared`.", "cell 3 .cell-03. of the stub shows the line"),
+        ("area", "    scaled = math.pi * squared", "cell 5 .area. of the stub shows the line"),
+        ("test_area", '# award(globals(), "area")', "cell 6 .test_area. of the stub calls award"),
+        ("cell-07", "### END HIDDEN TESTS", "cell 8 .cell-07. of the stub has the marker"),
+        ("cell-07", "### END  HIDEN TESTS", "cell 8 .cell-07. of the stub has the marker"),
+        ("cell-03", "The secret: `scaled = math.pi * squared`.", "cell 4 .cell-03. of the stub shows the line"),
     ],
 )
 def test_guard_distrusts_the_generator(cell, line, message, small, tmp_path):
@@ -417,7 +420,8 @@ def test_round_trip_through_jupytext(source, tmp_path):
     command_line(["--quiet", "--to", "ipynb", "--output", str(there), str(source)])
     command_line(["--quiet", "--to", "md:myst", "--output", str(back), str(there)])
     assert release.convert_source(back) == release.convert_source(source)
-    before = [(cell.source, dict(cell.metadata)) for cell in release.convert_source(source).cells]
+    ours = [cell for cell in release.convert_source(source).cells if cell.id != "setup"]
+    before = [(cell.source, dict(cell.metadata)) for cell in ours]
     assert [(cell.source, dict(cell.metadata)) for cell in read_notebook(there).cells] == before
 
 
@@ -429,6 +433,7 @@ def test_conversion_is_tidy_and_plain(small):
     notebook = release.convert_source(small())
     assert [cell.id for cell in notebook.cells] == [
         "cell-01",
+        "setup",
         "cell-02",
         "cell-03",
         "area",
@@ -437,8 +442,8 @@ def test_conversion_is_tidy_and_plain(small):
         "cell-07",
     ]
     assert notebook.metadata == {"kernelspec": release.KERNELSPEC, "language_info": {"name": "python"}}
-    assert notebook.cells[5].source.splitlines()[1] == "### BEGIN HIDDEN TESTS", "no blank line will be left over"
-    assert notebook.cells[6].metadata == {"tags": ["skip-execution"]}
+    assert notebook.cells[6].source.splitlines()[1] == "### BEGIN HIDDEN TESTS", "no blank line will be left over"
+    assert notebook.cells[7].metadata == {"tags": ["skip-execution"]}
 
 
 @pytest.mark.parametrize(
@@ -583,7 +588,8 @@ def test_own_work_is_kept(small, tmp_path):
     release.build_stubs(source, notebooks, course)
     assert not release.has_own_work(target)
     work = read_notebook(target)
-    work.cells[3].source = work.cells[3].source.replace("raise NotImplementedError()", "return 3.14159 * radius**2")
+    answer = next(cell for cell in work.cells if cell.id == "area")
+    answer.source = answer.source.replace("raise NotImplementedError()", "return 3.14159 * radius**2")
     nbformat.write(work, target)
     kept = target.read_bytes()
     assert release.has_own_work(target)
