@@ -53,6 +53,14 @@ RECREATES: dict[str, tuple[str, ...]] = {
         "torch.nn.functional.multi_head_attention_forward",
         "torch.nn.MultiheadAttention",
     ),
+    "LayerNorm": (
+        "torch.layer_norm",
+        "torch.native_layer_norm",
+        "torch.nn.functional.layer_norm",
+        "torch.nn.LayerNorm",
+    ),
+    "EncoderLayer": ("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder"),
+    "DecoderLayer": ("torch.nn.TransformerDecoderLayer", "torch.nn.TransformerDecoder"),
 }
 
 

@@ -80,12 +80,15 @@ class Probe:
 
     ``identity``          returns its first argument
     ``linear``            ``arrays = (weight (D_out, D_in), bias (D_out,))``; returns ``first @ weight.T + bias``
+    ``layer``             the same, but weight and bias are parameters of these names: they are saved and trained
+    ``attention``         ``arrays = (w_q, w_k, w_v)``, each (D, D); called with query, key, value and more, returns
+                          ``query @ w_q.T + mean over tokens of (key @ w_k.T + value @ w_v.T)``
     ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
 
     Every probe records the arguments of its calls. Two mentions of one ``name`` in a request are one object.
     """
 
-    KINDS = ("identity", "linear", "logits")
+    KINDS = ("identity", "linear", "layer", "attention", "logits")
 
     def __init__(self, kind: str, name: str, *arrays: np.ndarray):
         if kind not in self.KINDS:
@@ -383,15 +386,24 @@ class _LiveProbe(nn.Module):
         self.kind = probe.kind
         self.arrays = [torch.from_numpy(np.array(array)) for array in probe.arrays]
         self.calls: list[list] = []
+        if probe.kind == "layer":
+            self.weight, self.bias = (nn.Parameter(array) for array in self.arrays)
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
         if not args and not kwargs:
             raise TypeError("a sub-layer was called without its input")
         first = args[0] if args else next(iter(kwargs.values()))
-        if self.kind == "linear":
-            weight, bias = (array.to(first.dtype) for array in self.arrays)
+        arrays = [self.weight, self.bias] if self.kind == "layer" else self.arrays
+        if self.kind in ("linear", "layer"):
+            weight, bias = (array.to(first.dtype) for array in arrays)
             return first @ weight.T + bias
+        if self.kind == "attention":
+            if len(args) + len(kwargs) < 3:
+                raise TypeError("an attention was called without query, key and value")
+            query, key, value = (*args, *kwargs.values())[:3]
+            w_q, w_k, w_v = (array.to(first.dtype) for array in arrays)
+            return query @ w_q.T + (key @ w_k.T + value @ w_v.T).mean(-2, keepdim=True)
         if self.kind == "logits":
             return self.arrays[0][:, : first.size(1)].clone()
         return first

@@ -120,7 +120,7 @@ def test_probes_travel():
     back = driver.loads(driver.dumps(Probe("linear", "norm", np.eye(2), np.zeros(2))))
     assert (back.kind, back.name) == ("linear", "norm")
     assert np.array_equal(back.arrays[0], np.eye(2))
-    with pytest.raises(ValueError, match="A probe is one of identity, linear, logits, not 'evil'"):
+    with pytest.raises(ValueError, match="A probe is one of identity, linear, layer, attention, logits, not 'evil'"):
         Probe("evil", "x")
 
 
@@ -558,6 +558,51 @@ def test_logits_probe_is_a_step_function(rng):
     space = {"f": lambda step, ids: step(ids)}
     output = run(space, "f", Probe("logits", "step", table), np.zeros((2, 4), dtype=np.int64))
     assert np.array_equal(output, table[:, :4])
+
+
+class Pair(nn.Module):
+    """An attention that reads another sequence, and a sub-layer behind it."""
+
+    def __init__(self, attention, sublayer):
+        super().__init__()
+        self.attention, self.sublayer = attention, sublayer
+
+    def forward(self, x, memory, mask=None):
+        return self.sublayer(self.attention(x, memory, memory, mask))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_attention_probe_reads_query_key_and_value_and_a_layer_probe_is_trained(rng, dtype):
+    x, memory = rng.normal(size=(2, 3, 4)).astype(dtype), rng.normal(size=(2, 5, 4)).astype(dtype)
+    w_q, w_k, w_v, weight = rng.normal(size=(4, 4, 4))
+    bias, mask = rng.normal(size=4), rng.random((3, 5)) > 0.5
+    output, calls, names, input_grads, grads = run(
+        {"Pair": Pair},
+        "Pair",
+        x,
+        memory,
+        mask,
+        init=[Probe("attention", "attention", w_q, w_k, w_v), Probe("layer", "sublayer", weight, bias)],
+        want=("output", "calls", "state_names", "input_grads", "parameter_grads"),
+    )
+    read = x @ w_q.T + (memory @ (w_k + w_v).T).mean(1, keepdims=True)
+    assert output.dtype == dtype
+    assert np.allclose(output, read @ weight.T + bias, atol=1e-4)
+    assert [a.shape for a in calls["attention"][0]] == [(2, 3, 4), (2, 5, 4), (2, 5, 4), (3, 5)]
+    assert np.array_equal(calls["attention"][0][3], mask)
+    assert names == ["sublayer.bias", "sublayer.weight"]
+    up = driver.cotangent(x.shape)
+    assert np.allclose(grads["sublayer.bias"], up.sum((0, 1)), atol=1e-4)
+    assert np.allclose(grads["sublayer.weight"], np.einsum("bti,btj->ij", up, read), atol=1e-3)
+    through = (up @ weight).sum(1, keepdims=True) @ (w_k + w_v) / 5
+    assert np.allclose(input_grads[1], np.broadcast_to(through, memory.shape), atol=1e-4)
+
+
+def test_an_attention_probe_wants_three_tensors():
+    probe = Probe("attention", "attention", *np.ones((3, 2, 2)))
+    answer = run({"f": lambda x, attention: attention(x, x)}, "f", np.ones((1, 2)), probe)
+    assert answer["type"] == "TypeError"
+    assert answer["message"] == "an attention was called without query, key and value"
 
 
 def test_a_probe_called_without_input_says_so():
