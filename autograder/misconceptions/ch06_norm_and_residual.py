@@ -11,7 +11,7 @@ from autograder.registry import misconception
 NORM = "LayerNorm"
 
 
-class _Norm(nn.Module):
+class RightNorm(nn.Module):
     """The correct module; each slip overrides the one step that it gets wrong."""
 
     def __init__(self, d_model, eps=1e-5):
@@ -43,7 +43,7 @@ class _Norm(nn.Module):
     "unbiased-variance",
     "The squares are divided by D − 1, which var and std do unless told otherwise: divide by D (correction=0).",
 )
-class UnbiasedVariance(_Norm):
+class UnbiasedVariance(RightNorm):
     def variance(self, x):
         return x.var(-1, keepdim=True)
 
@@ -53,7 +53,7 @@ class UnbiasedVariance(_Norm):
     "unbiased-and-epsilon-outside",
     "Two slips: std divides by D − 1 unless told otherwise, and ε is added to the deviation instead of the variance.",
 )
-class UnbiasedAndEpsilonOutside(_Norm):
+class UnbiasedAndEpsilonOutside(RightNorm):
     def root(self, x):
         return x.std(-1, keepdim=True) + self.eps
 
@@ -63,7 +63,7 @@ class UnbiasedAndEpsilonOutside(_Norm):
     "epsilon-outside-the-root",
     "ε is added to the standard deviation: it is added to the variance, under the root.",
 )
-class EpsilonOutsideTheRoot(_Norm):
+class EpsilonOutsideTheRoot(RightNorm):
     def root(self, x):
         return self.variance(x).sqrt() + self.eps
 
@@ -73,26 +73,26 @@ class EpsilonOutsideTheRoot(_Norm):
     "divided-by-the-variance",
     "The deviations are divided by the variance: divide by its root.",
 )
-class DividedByTheVariance(_Norm):
+class DividedByTheVariance(RightNorm):
     def root(self, x):
         return self.variance(x) + self.eps
 
 
 @misconception(NORM, "no-epsilon", "Without ε a row of equal entries is 0/0: add ε to the variance, under the root.")
-class NoEpsilon(_Norm):
+class NoEpsilon(RightNorm):
     def root(self, x):
         return self.variance(x).sqrt()
 
 
 @misconception(NORM, "epsilon-squared", "ε is squared under the root: it is added to the variance as it is.")
-class EpsilonSquared(_Norm):
+class EpsilonSquared(RightNorm):
     def root(self, x):
         return (self.variance(x) + self.eps**2).sqrt()
 
 
 def _other_epsilon(other):
     @misconception(NORM, "other-default-epsilon", "Unless another is given, ε is 1e-5; your layer has another default.")
-    class OtherDefaultEpsilon(_Norm):
+    class OtherDefaultEpsilon(RightNorm):
         def __init__(self, d_model, eps=other):
             super().__init__(d_model, eps)
 
@@ -103,13 +103,13 @@ OTHER_EPSILONS = [_other_epsilon(other) for other in (1e-6, 1e-8, 1e-12, 1e-3)]
 
 
 @misconception(NORM, "epsilon-fixed", "The argument eps has no effect: keep it in __init__ and add it to the variance.")
-class EpsilonFixed(_Norm):
+class EpsilonFixed(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model)
 
 
 @misconception(NORM, "mean-not-subtracted", "The mean is not subtracted: divide x − μ, and take the variance around μ.")
-class MeanNotSubtracted(_Norm):
+class MeanNotSubtracted(RightNorm):
     def mean(self, x):
         return 0.0
 
@@ -120,7 +120,7 @@ class MeanNotSubtracted(_Norm):
 @misconception(
     NORM, "mean-kept-in-the-numerator", "The variance is taken around the mean, but x itself is divided: divide x − μ."
 )
-class MeanKeptInTheNumerator(_Norm):
+class MeanKeptInTheNumerator(RightNorm):
     def mean(self, x):
         return 0.0
 
@@ -128,13 +128,13 @@ class MeanKeptInTheNumerator(_Norm):
 @misconception(
     NORM, "variance-around-zero", "The mean of the squares of x is no variance: square the deviations x − μ."
 )
-class VarianceAroundZero(_Norm):
+class VarianceAroundZero(RightNorm):
     def variance(self, x):
         return x.square().mean(-1, keepdim=True)
 
 
 @misconception(NORM, "not-divided", "The mean is subtracted, but nothing is divided: divide by √(σ² + ε).")
-class NotDivided(_Norm):
+class NotDivided(RightNorm):
     def root(self, x):
         return 1.0
 
@@ -144,20 +144,20 @@ class NotDivided(_Norm):
     "absolute-deviation",
     "That is the mean of the absolute deviations: take the root of the mean square.",
 )
-class AbsoluteDeviation(_Norm):
+class AbsoluteDeviation(RightNorm):
     def root(self, x):
         return self.centre(x).abs().mean(-1, keepdim=True) + self.eps
 
 
 @misconception(NORM, "sum-of-squares", "The squares are added up and not divided by D: the variance is their mean.")
-class SumOfSquares(_Norm):
+class SumOfSquares(RightNorm):
     def variance(self, x):
         return self.centre(x).square().sum(-1, keepdim=True)
 
 
 def _over(which, hint):
     @misconception(NORM, f"statistics-over-{which}", hint)
-    class StatisticsOver(_Norm):
+    class StatisticsOver(RightNorm):
         def axes(self, x):
             if which == "tokens":
                 return (-2,) if x.dim() > 1 else (-1,)
@@ -191,7 +191,7 @@ STATISTICS = [
 @misconception(
     NORM, "axis-lost", "mean and var drop the axis they run over: keepdim=True keeps it, so that they broadcast."
 )
-class AxisLost(_Norm):
+class AxisLost(RightNorm):
     def mean(self, x):
         return x.mean(-1)
 
@@ -202,7 +202,7 @@ class AxisLost(_Norm):
 @misconception(
     NORM, "second-axis", "Mean and variance run over axis 1: the features are the last axis, −1, whatever x has."
 )
-class SecondAxis(_Norm):
+class SecondAxis(RightNorm):
     def axis(self, x):
         return 1 if x.dim() > 1 else 0
 
@@ -218,7 +218,7 @@ class SecondAxis(_Norm):
     "third-axis",
     "Mean and variance run over axis 2, right for (B, L, D) only: the features are the last axis, −1, whatever x has.",
 )
-class ThirdAxis(_Norm):
+class ThirdAxis(RightNorm):
     def mean(self, x):
         return x.mean(2, keepdim=True)
 
@@ -227,31 +227,31 @@ class ThirdAxis(_Norm):
 
 
 @misconception(NORM, "gamma-and-beta-unused", "gamma and beta have no effect: return gamma · n + beta.")
-class GammaAndBetaUnused(_Norm):
+class GammaAndBetaUnused(RightNorm):
     def gain(self, n):
         return n
 
 
 @misconception(NORM, "gamma-unused", "gamma has no effect: return gamma · n + beta.")
-class GammaUnused(_Norm):
+class GammaUnused(RightNorm):
     def gain(self, n):
         return n + self.beta
 
 
 @misconception(NORM, "beta-unused", "beta has no effect: return gamma · n + beta.")
-class BetaUnused(_Norm):
+class BetaUnused(RightNorm):
     def gain(self, n):
         return self.gamma * n
 
 
 @misconception(NORM, "offset-before-gain", "beta is added before gamma multiplies: it is gamma · n + beta.")
-class OffsetBeforeGain(_Norm):
+class OffsetBeforeGain(RightNorm):
     def gain(self, n):
         return self.gamma * (n + self.beta)
 
 
 @misconception(NORM, "gamma-and-beta-exchanged", "gamma and beta have changed places: gamma multiplies, beta is added.")
-class GammaAndBetaExchanged(_Norm):
+class GammaAndBetaExchanged(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         self.gamma, self.beta = nn.Parameter(torch.zeros(d_model)), nn.Parameter(torch.ones(d_model))
@@ -261,13 +261,13 @@ class GammaAndBetaExchanged(_Norm):
 
 
 @misconception(NORM, "gain-divides", "The deviations are divided by gamma: gamma multiplies.")
-class GainDivides(_Norm):
+class GainDivides(RightNorm):
     def gain(self, n):
         return n / self.gamma + self.beta
 
 
 @misconception(NORM, "one-plus-gamma", "1 is added to gamma: gamma itself, ones at the start, multiplies.")
-class OnePlusGamma(_Norm):
+class OnePlusGamma(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         nn.init.zeros_(self.gamma)
@@ -279,21 +279,21 @@ class OnePlusGamma(_Norm):
 @misconception(
     NORM, "gamma-starts-at-zero", "gamma starts as zeros, so that a new layer gives beta only: begin with ones."
 )
-class GammaStartsAtZero(_Norm):
+class GammaStartsAtZero(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         nn.init.zeros_(self.gamma)
 
 
 @misconception(NORM, "random-start", "gamma starts with random numbers: begin with ones, and beta with zeros.")
-class RandomStart(_Norm):
+class RandomStart(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         self.gamma = nn.Parameter(torch.randn(d_model))
 
 
 @misconception(NORM, "beta-starts-at-one", "beta starts as ones: begin with zeros.")
-class BetaStartsAtOne(_Norm):
+class BetaStartsAtOne(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         nn.init.ones_(self.beta)
@@ -302,7 +302,7 @@ class BetaStartsAtOne(_Norm):
 @misconception(
     NORM, "scalar-parameters", "gamma and beta are one number each: every feature has its own, shape (d_model,)."
 )
-class ScalarParameters(_Norm):
+class ScalarParameters(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(1, eps)
 
@@ -310,7 +310,7 @@ class ScalarParameters(_Norm):
 @misconception(
     NORM, "scalar-parameters", "gamma and beta are one number each: every feature has its own, shape (d_model,)."
 )
-class ParametersWithoutAxis(_Norm):
+class ParametersWithoutAxis(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         self.gamma, self.beta = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(0.0))
@@ -330,7 +330,7 @@ class ParametersCalledOtherwise(nn.LayerNorm):
     "parameters-not-trained",
     "gamma and beta are plain tensors, which nothing trains or saves: wrap them in nn.Parameter.",
 )
-class ParametersNotTrained(_Norm):
+class ParametersNotTrained(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         del self.gamma, self.beta
@@ -342,7 +342,7 @@ class ParametersNotTrained(_Norm):
     "parameters-not-trained",
     "gamma and beta are buffers, which nothing trains: wrap them in nn.Parameter.",
 )
-class ParametersAsBuffers(_Norm):
+class ParametersAsBuffers(RightNorm):
     def __init__(self, d_model, eps=1e-5):
         super().__init__(d_model, eps)
         del self.gamma, self.beta
@@ -355,7 +355,7 @@ class ParametersAsBuffers(_Norm):
     "difference-of-means",
     "The mean of the squares minus the square of the mean loses its digits where the mean is large: square x − μ.",
 )
-class DifferenceOfMeans(_Norm):
+class DifferenceOfMeans(RightNorm):
     def variance(self, x):
         return x.square().mean(-1, keepdim=True) - self.mean(x).square()
 
@@ -365,7 +365,7 @@ class DifferenceOfMeans(_Norm):
     "changed-in-place",
     "x is changed in place (-=, sub_ or the like), and with it the caller's tensor: use operations that return a new one.",
 )
-class ChangedInPlace(_Norm):
+class ChangedInPlace(RightNorm):
     def forward(self, x):
         root = self.root(x)
         x -= self.mean(x)
@@ -377,7 +377,7 @@ class ChangedInPlace(_Norm):
     "statistics-detached",
     "The gradient does not pass through mean and variance: they depend on x, so don't detach them.",
 )
-class StatisticsDetached(_Norm):
+class StatisticsDetached(RightNorm):
     def mean(self, x):
         return super().mean(x).detach()
 
@@ -388,13 +388,13 @@ class StatisticsDetached(_Norm):
 @misconception(
     NORM, "variance-detached", "The gradient does not pass through the variance: it depends on x, don't detach it."
 )
-class VarianceDetached(_Norm):
+class VarianceDetached(RightNorm):
     def variance(self, x):
         return super().variance(x).detach()
 
 
 @misconception(NORM, "gradient-cut", "No gradient reaches x: something detaches it (detach, .data, no_grad or NumPy).")
-class NormInputCut(_Norm):
+class NormInputCut(RightNorm):
     def forward(self, x):
         return super().forward(x.detach())
 
@@ -404,7 +404,7 @@ class NormInputCut(_Norm):
     "running-statistics",
     "Mean and variance of earlier calls are kept and used in evaluation: that is batch norm. Every token has its own.",
 )
-class RunningStatistics(_Norm):
+class RunningStatistics(RightNorm):
     kept = None
 
     def forward(self, x):
@@ -424,7 +424,7 @@ class RunningStatistics(_Norm):
 RESIDUAL = "Residual"
 
 
-class _Residual(nn.Module):
+class RightResidual(nn.Module):
     """The correct module; each slip overrides the one line that it gets wrong."""
 
     def __init__(self, dropout=0.0, norm_first=False):
@@ -445,7 +445,7 @@ class _Residual(nn.Module):
 
 
 @misconception(RESIDUAL, "always-post-norm", "norm_first has no effect, the order is always post-norm.")
-class AlwaysPostNorm(_Residual):
+class AlwaysPostNorm(RightResidual):
     def pre(self, x, sublayer, norm):
         return self.post(x, sublayer, norm)
 
@@ -453,7 +453,7 @@ class AlwaysPostNorm(_Residual):
 @misconception(
     RESIDUAL, "always-pre-norm", "The order is always pre-norm: without norm_first it is norm(x + sublayer(x))."
 )
-class AlwaysPreNorm(_Residual):
+class AlwaysPreNorm(RightResidual):
     def post(self, x, sublayer, norm):
         return self.pre(x, sublayer, norm)
 
@@ -461,13 +461,13 @@ class AlwaysPreNorm(_Residual):
 @misconception(
     RESIDUAL, "orders-exchanged", "The two orders have changed places: norm_first=True is x + sublayer(norm(x))."
 )
-class OrdersExchanged(_Residual):
+class OrdersExchanged(RightResidual):
     def forward(self, x, sublayer, norm):
         return self.post(x, sublayer, norm) if self.norm_first else self.pre(x, sublayer, norm)
 
 
 @misconception(RESIDUAL, "pre-norm-by-default", "The default is post-norm, the order of the paper: norm_first=False.")
-class PreNormByDefault(_Residual):
+class PreNormByDefault(RightResidual):
     def __init__(self, dropout=0.0, norm_first=True):
         super().__init__(dropout, norm_first)
 
@@ -477,7 +477,7 @@ class PreNormByDefault(_Residual):
     "path-normalised",
     "In pre-norm the residual path carries the norm of x: it carries x itself, so don't overwrite x with its norm.",
 )
-class PathNormalised(_Residual):
+class PathNormalised(RightResidual):
     def pre(self, x, sublayer, norm):
         x = norm(x)
         return x + self.drop(sublayer(x))
@@ -486,7 +486,7 @@ class PathNormalised(_Residual):
 @misconception(
     RESIDUAL, "norm-before-the-sum", "In post-norm the norm acts on the sub-layer's result alone: it acts on the sum."
 )
-class NormBeforeTheSum(_Residual):
+class NormBeforeTheSum(RightResidual):
     def post(self, x, sublayer, norm):
         return x + norm(self.drop(sublayer(x)))
 
@@ -496,13 +496,13 @@ class NormBeforeTheSum(_Residual):
     "norm-after-the-sublayer",
     "In pre-norm the norm acts on what the sub-layer returns: it acts on what the sub-layer is given.",
 )
-class NormAfterTheSublayer(_Residual):
+class NormAfterTheSublayer(RightResidual):
     def pre(self, x, sublayer, norm):
         return x + self.drop(norm(sublayer(x)))
 
 
 @misconception(RESIDUAL, "nothing-added", "x is not added: there is no residual path.")
-class NothingAdded(_Residual):
+class NothingAdded(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(self.drop(sublayer(x)))
 
@@ -513,7 +513,7 @@ class NothingAdded(_Residual):
 @misconception(
     RESIDUAL, "result-added-to-itself", "The sub-layer's result is added to itself, as x was overwritten: add it to x."
 )
-class ResultAddedToItself(_Residual):
+class ResultAddedToItself(RightResidual):
     def post(self, x, sublayer, norm):
         x = self.drop(sublayer(x))
         return norm(x + x)
@@ -526,13 +526,13 @@ class ResultAddedToItself(_Residual):
 @misconception(
     RESIDUAL, "normalised-twice", "In pre-norm the norm acts on the sum as well: it acts before the sub-layer only."
 )
-class NormalisedTwice(_Residual):
+class NormalisedTwice(RightResidual):
     def pre(self, x, sublayer, norm):
         return norm(x + self.drop(sublayer(norm(x))))
 
 
 @misconception(RESIDUAL, "norm-forgotten", "The norm is never called.")
-class NormForgotten(_Residual):
+class NormForgotten(RightResidual):
     def post(self, x, sublayer, norm):
         return x + self.drop(sublayer(x))
 
@@ -540,7 +540,7 @@ class NormForgotten(_Residual):
 
 
 @misconception(RESIDUAL, "sublayer-called-twice", "The sub-layer is called twice: keep its result in a variable.")
-class SublayerCalledTwice(_Residual):
+class SublayerCalledTwice(RightResidual):
     def post(self, x, sublayer, norm):
         sublayer(x)
         return super().post(x, sublayer, norm)
@@ -551,7 +551,7 @@ class SublayerCalledTwice(_Residual):
 
 
 @misconception(RESIDUAL, "no-dropout", "Nothing is ever dropped: put an nn.Dropout around what the sub-layer returns.")
-class NoDropout(_Residual):
+class NoDropout(RightResidual):
     def __init__(self, dropout=0.0, norm_first=False):
         super().__init__(0.0, norm_first)
 
@@ -561,7 +561,7 @@ class NoDropout(_Residual):
     "dropout-on-the-sum",
     "Dropout acts on the sum, and so on x too: it acts on what the sub-layer returns, before the addition.",
 )
-class DropoutOnTheSum(_Residual):
+class DropoutOnTheSum(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(self.drop(x + sublayer(x)))
 
@@ -574,7 +574,7 @@ class DropoutOnTheSum(_Residual):
     "dropout-at-the-end",
     "Dropout acts on the result: it acts on what the sub-layer returns, before the addition.",
 )
-class DropoutAtTheEnd(_Residual):
+class DropoutAtTheEnd(RightResidual):
     def post(self, x, sublayer, norm):
         return self.drop(norm(x + sublayer(x)))
 
@@ -584,7 +584,7 @@ class DropoutAtTheEnd(_Residual):
     "dropout-before-the-sublayer",
     "Dropout acts on what the sub-layer is given: it acts on what it returns.",
 )
-class DropoutBeforeTheSublayer(_Residual):
+class DropoutBeforeTheSublayer(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(x + sublayer(self.drop(x)))
 
@@ -597,7 +597,7 @@ class DropoutBeforeTheSublayer(_Residual):
     "dropout-on-x-too",
     "x is dropped as well as the sub-layer's result: the residual path is never dropped.",
 )
-class DropoutOnXToo(_Residual):
+class DropoutOnXToo(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(self.drop(x) + self.drop(sublayer(x)))
 
@@ -610,7 +610,7 @@ class DropoutOnXToo(_Residual):
     "dropout-in-evaluation",
     "Entries are dropped in evaluation too: F.dropout is active unless told self.training, nn.Dropout knows by itself.",
 )
-class DropoutInEvaluation(_Residual):
+class DropoutInEvaluation(RightResidual):
     def drop(self, t):
         return F.dropout(t, self.dropout)
 
@@ -620,13 +620,13 @@ class DropoutInEvaluation(_Residual):
     "dropout-not-rescaled",
     "What dropout keeps is not divided by 1 − p: use nn.Dropout, or divide.",
 )
-class DropoutNotRescaled(_Residual):
+class DropoutNotRescaled(RightResidual):
     def drop(self, t):
         return super().drop(t) * (1 - self.dropout) if self.training else t
 
 
 @misconception(RESIDUAL, "keep-probability", "dropout is the share that is dropped, not the share that is kept.")
-class KeepProbability(_Residual):
+class KeepProbability(RightResidual):
     def __init__(self, dropout=0.0, norm_first=False):
         super().__init__(1 - dropout, norm_first)
 
@@ -636,7 +636,7 @@ class KeepProbability(_Residual):
     "changed-in-place",
     "x is changed in place (+= or add_), and with it the caller's tensor: write a + b, which makes a new one.",
 )
-class SumInPlace(_Residual):
+class SumInPlace(RightResidual):
     def post(self, x, sublayer, norm):
         x += self.drop(sublayer(x))
         return norm(x)
@@ -651,7 +651,7 @@ class SumInPlace(_Residual):
     "changed-in-place",
     "What a sub-layer returns may be the very tensor it was given: don't change it in place (+= or add_), write a + b.",
 )
-class ResultInPlace(_Residual):
+class ResultInPlace(RightResidual):
     def post(self, x, sublayer, norm):
         out = self.drop(sublayer(x))
         out += x
@@ -664,7 +664,7 @@ class ResultInPlace(_Residual):
 
 
 @misconception(RESIDUAL, "gradient-cut", "No gradient comes through the sub-layer: something detaches what it returns.")
-class SublayerCut(_Residual):
+class SublayerCut(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(x + self.drop(sublayer(x).detach()))
 
@@ -673,7 +673,7 @@ class SublayerCut(_Residual):
 
 
 @misconception(RESIDUAL, "path-cut", "No gradient comes through the residual path: something detaches x.")
-class PathCut(_Residual):
+class PathCut(RightResidual):
     def post(self, x, sublayer, norm):
         return norm(x.detach() + self.drop(sublayer(x)))
 
@@ -684,7 +684,7 @@ class PathCut(_Residual):
 @misconception(
     RESIDUAL, "first-sublayer-kept", "Sub-layer and norm of the first call are kept: use those that the call is given."
 )
-class FirstSublayerKept(_Residual):
+class FirstSublayerKept(RightResidual):
     kept = None
 
     def forward(self, x, sublayer, norm):
@@ -701,12 +701,12 @@ ENCODER = "EncoderLayer"
 class _Encoder(nn.Module):
     """The correct module; each slip overrides the one line that it gets wrong."""
 
-    residual: type[nn.Module] = _Residual
+    residual: type[nn.Module] = RightResidual
 
     def __init__(self, self_attention, feed_forward, d_model, dropout=0.0, norm_first=False):
         super().__init__()
         self.self_attention, self.feed_forward = self_attention, feed_forward
-        self.norm1, self.norm2 = _Norm(d_model), _Norm(d_model)
+        self.norm1, self.norm2 = RightNorm(d_model), RightNorm(d_model)
         self.paths = self.residual(dropout, norm_first), self.residual(dropout, norm_first)
         self.dropout, self.norm_first = dropout, norm_first
 
@@ -974,7 +974,7 @@ class MaskToTheFeedForward(_Encoder):
 class DropoutInTheFirstHalf(_Encoder):
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.paths = self.paths[0], _Residual(0.0, self.norm_first)
+        self.paths = self.paths[0], RightResidual(0.0, self.norm_first)
 
 
 @misconception(
@@ -985,7 +985,7 @@ class DropoutInTheFirstHalf(_Encoder):
 class DropoutInTheSecondHalf(_Encoder):
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.paths = _Residual(0.0, self.norm_first), self.paths[1]
+        self.paths = RightResidual(0.0, self.norm_first), self.paths[1]
 
 
 @misconception(
