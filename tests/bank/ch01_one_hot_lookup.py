@@ -182,15 +182,6 @@ def one_hot_lookup(token_ids, table):
     "classes-from-the-ids",
 )
 BANK.wrong(
-    "classes-from-the-width",
-    "As many classes as a row has numbers.",
-    """
-def one_hot_lookup(token_ids, table):
-    return (token_ids.unsqueeze(-1) == torch.arange(table.shape[1])).to(table.dtype) @ table
-""",
-    "classes-from-the-width",
-)
-BANK.wrong(
     "vectors-returned",
     "The one-hot vectors, without the product.",
     """
