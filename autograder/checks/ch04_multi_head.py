@@ -289,15 +289,15 @@ def multi_head_attention_obeys_a_mask(student, rng):
     """Self-attention with a mask, True = may attend: one for all (T, T), one for each sentence, one for each head too."""
     batch, length, _, init, state = _multi_head(rng)
     causal = np.tril(np.ones((length, length), dtype=bool))
-    for mask in (
-        causal,
-        any_mask(rng, length, length),
-        any_mask(rng, batch, 1, length, length),
-        any_mask(rng, batch, init[1], length, length),
+    for mask, kind in (
+        (causal, "a causal mask (T, T)"),
+        (any_mask(rng, length, length), "a mask (T, T)"),
+        (any_mask(rng, batch, 1, length, length), "a mask (B, 1, T, T)"),
+        (any_mask(rng, batch, init[1], length, length), "a mask (B, H, T, T)"),
     ):
         x = normal(rng, batch, length, init[0])
         got = student.run(MHA, x, Same(0), Same(0), mask, init=init, state=state)
-        expect(got, multi_head((x, x, x), state, init[1], mask), f"{OUTPUT}{init} with a mask {mask.shape}")
+        expect(got, multi_head((x, x, x), state, init[1], mask), f"{OUTPUT}{init} with {kind} {mask.shape}")
 
 
 @check(MHA, points=1)
