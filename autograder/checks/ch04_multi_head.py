@@ -289,15 +289,15 @@ def multi_head_attention_obeys_a_mask(student, rng):
     """Self-attention with a mask, True = may attend: one for all (T, T), one for each sentence, one for each head too."""
     batch, length, _, init, state = _multi_head(rng)
     causal = np.tril(np.ones((length, length), dtype=bool))
-    for mask in (
-        causal,
-        any_mask(rng, length, length),
-        any_mask(rng, batch, 1, length, length),
-        any_mask(rng, batch, init[1], length, length),
+    for mask, kind in (
+        (causal, "a causal mask (T, T)"),
+        (any_mask(rng, length, length), "a mask (T, T)"),
+        (any_mask(rng, batch, 1, length, length), "a mask (B, 1, T, T)"),
+        (any_mask(rng, batch, init[1], length, length), "a mask (B, H, T, T)"),
     ):
         x = normal(rng, batch, length, init[0])
         got = student.run(MHA, x, Same(0), Same(0), mask, init=init, state=state)
-        expect(got, multi_head((x, x, x), state, init[1], mask), f"{OUTPUT}{init} with a mask {mask.shape}")
+        expect(got, multi_head((x, x, x), state, init[1], mask), f"{OUTPUT}{init} with {kind} {mask.shape}")
 
 
 @check(MHA, points=1)
@@ -320,10 +320,15 @@ def multi_head_attention_broadcasts_masks(student, rng):
         expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT}{init} with {kind}")
         for name, was, now in zip(("query", "key", "value", "mask"), [*inputs, mask], after, strict=True):
             expect(now, was, f"`{name}` after a call with {kind} (was it changed in place?)", tolerance=0)
-    # Scores in the tens, so that blocked keys must lie far below every allowed one.
+    # Scores in the tens. Where a query may attend to its lowest key alone, blocked ones must lie far below that one.
     inputs = _three(rng, (batch, queries, keys), init[0])
-    inputs[0] = inputs[0] * np.float32(8)
+    inputs[0] = inputs[0] * np.float32(25)
+    q, k = (
+        x @ state[f"{layer}.weight"].T + state[f"{layer}.bias"] for layer, x in zip(LAYERS[:2], inputs, strict=False)
+    )
+    first = split(q, init[1])[:, 0] @ np.swapaxes(split(k, init[1])[:, 0], -1, -2)  # head 0's scores (B, T, S)
     mask = any_mask(rng, batch, 1, queries, keys)
+    mask[:, :, 0] = np.arange(keys) == first[:, :1].argmin(-1)[..., None]
     got = _call(student, inputs, mask, init=init, state=state)
     what = f"{OUTPUT}{init} for large scores with a mask (B, 1, T, S)"
     expect(got, multi_head(inputs, state, init[1], mask), what, tolerance=2e-3)

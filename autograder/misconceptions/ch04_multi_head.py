@@ -519,7 +519,11 @@ class ScaledByDK(_MultiHead):
         return 1 / self.width
 
 
-@misconception(MHA, "missing-scale", "The scores are not divided by √K.")
+@misconception(
+    MHA,
+    "missing-scale",
+    "The scores are not divided by √K: every call divides them, whatever weights are loaded.",
+)
 class MissingScale(_MultiHead):
     def scale(self):
         return 1.0

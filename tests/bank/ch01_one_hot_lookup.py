@@ -150,6 +150,7 @@ def one_hot_lookup(token_ids, table):
     one_hot = token_ids[..., None] == torch.arange(1, table.size(0) + 1)
     return one_hot.to(table.dtype) @ table
 """,
+    "counts-from-one",
 )
 BANK.wrong(
     "zero-is-padding",
@@ -160,6 +161,7 @@ def one_hot_lookup(token_ids, table):
     one_hot[..., 0] = 0
     return one_hot @ table
 """,
+    "first-row-as-padding",
 )
 BANK.wrong(
     "padding-gradient",
@@ -168,6 +170,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.embedding(token_ids, table, padding_idx=0)
 """,
+    "first-row-as-padding",
 )
 BANK.wrong(
     "classes-from-the-ids",
@@ -176,6 +179,16 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.one_hot(token_ids).to(table.dtype) @ table
 """,
+    "classes-from-the-ids",
+)
+BANK.wrong(
+    "vectors-returned",
+    "The one-hot vectors, without the product.",
+    """
+def one_hot_lookup(token_ids, table):
+    return F.one_hot(token_ids, num_classes=table.size(0)).type_as(table)
+""",
+    "one-hot-returned",
 )
 BANK.wrong(
     "always-float32",
@@ -184,6 +197,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.one_hot(token_ids, table.size(0)).float() @ table
 """,
+    "always-float32",
 )
 BANK.wrong(
     "no-new-axis",
@@ -212,6 +226,7 @@ def one_hot_lookup(token_ids, table):
     one_hot = torch.zeros(B, L, table.size(0), dtype=table.dtype).scatter(2, token_ids.view(B, L, 1), 1)
     return one_hot @ table
 """,
+    "batches-only",
 )
 BANK.wrong(
     "not-for-one-id",
@@ -229,6 +244,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.one_hot(token_ids.flatten(), table.size(0)).to(table.dtype) @ table
 """,
+    "stays-flat",
 )
 BANK.wrong(
     "squeezed",
@@ -237,6 +253,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return (F.one_hot(token_ids, table.size(0)).to(table.dtype) @ table).squeeze()
 """,
+    "axes-squeezed",
 )
 BANK.wrong(
     "leading-axis-added",
@@ -254,6 +271,7 @@ def one_hot_lookup(token_ids, table):
     one_hot = F.one_hot(token_ids, table.size(0)).to(table.dtype)
     return one_hot.sum(-2) @ table
 """,
+    "bag-of-words",
 )
 BANK.wrong(
     "one-hot-reshaped",
@@ -281,6 +299,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.one_hot(token_ids, table.size(0)).to(table.dtype) @ table * math.sqrt(table.size(1))
 """,
+    "scaled",
 )
 BANK.wrong(
     "softened",
@@ -290,6 +309,7 @@ def one_hot_lookup(token_ids, table):
     one_hot = F.one_hot(token_ids, table.size(0)).to(table.dtype)
     return torch.softmax(10 * one_hot, dim=-1) @ table
 """,
+    "softened",
 )
 BANK.wrong(
     "rounded-to-integers",
@@ -298,6 +318,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return (F.one_hot(token_ids, table.size(0)) @ table.long()).to(table.dtype)
 """,
+    "integers-for-floats",
 )
 BANK.wrong(
     "sorted-rows",
@@ -315,6 +336,7 @@ def one_hot_lookup(token_ids, table):
     classes = table.size(0) - 1
     return F.one_hot(token_ids.clamp(max=classes - 1), classes).to(table.dtype) @ table[:-1]
 """,
+    "last-row-unreachable",
 )
 BANK.wrong(
     "stale-identity",
@@ -337,6 +359,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.one_hot(token_ids, table.size(0)).to(table.dtype) @ table.detach()
 """,
+    "gradient-cut",
 )
 BANK.wrong(
     "new-tensor-of-rows",
@@ -346,6 +369,7 @@ def one_hot_lookup(token_ids, table):
     rows = [table[i].tolist() for i in token_ids.flatten().tolist()]
     return torch.tensor(rows, dtype=table.dtype).reshape(*token_ids.shape, -1)
 """,
+    "gradient-cut",
 )
 BANK.wrong(
     "no-grad-block",
@@ -356,6 +380,7 @@ def one_hot_lookup(token_ids, table):
     with torch.no_grad():
         return one_hot @ table
 """,
+    "gradient-cut",
 )
 BANK.wrong(
     "gradient-by-frequency",
@@ -364,6 +389,7 @@ BANK.wrong(
 def one_hot_lookup(token_ids, table):
     return F.embedding(token_ids, table, scale_grad_by_freq=True)
 """,
+    "gradient-averaged",
 )
 BANK.wrong(
     "gradient-of-one-occurrence",

@@ -132,41 +132,48 @@ class TokenEmbedding(nn.Module):
 
 # ----------------------------------------------------------------------------------------------------------- wrong
 
-BANK.wrong("no-scale", "The rows as they are.", _plain(forward="return self.embedding(token_ids)"))
+BANK.wrong("no-scale", "The rows as they are.", _plain(forward="return self.embedding(token_ids)"), "no-scale")
 BANK.wrong(
     "divided",
     "Divided by the root instead of multiplied.",
     _plain(forward="return self.embedding(token_ids) / math.sqrt(self.embedding.embedding_dim)"),
+    "divided",
 )
 BANK.wrong(
     "scale-by-width",
     "Multiplied by D, not its root.",
     _plain(forward="return self.embedding(token_ids) * self.embedding.embedding_dim"),
+    "scaled-by-the-width",
 )
 BANK.wrong(
     "scale-by-vocabulary",
     "The root of the size of the vocabulary.",
     _plain(forward="return self.embedding(token_ids) * math.sqrt(self.embedding.num_embeddings)"),
+    "scaled-by-the-vocabulary",
 )
 BANK.wrong(
     "scale-by-length",
     "The root of the length of the sequence.",
     _plain(forward="return self.embedding(token_ids) * math.sqrt(token_ids.size(-1))"),
+    "scaled-by-the-length",
 )
 BANK.wrong(
     "scale-of-the-paper",
     "The root of the paper's 512, whatever the width.",
     _plain(forward="return self.embedding(token_ids) * math.sqrt(512)"),
+    "scale-of-one-model",
 )
 BANK.wrong(
     "whole-root",
     "The root is cut down to a whole number: right for widths like 4, 16 and 64.",
     _plain("+self.scale = int(math.sqrt(d_model))", "return self.embedding(token_ids) * self.scale"),
+    "whole-root",
 )
 BANK.wrong(
     "baked-in",
     "The weights are scaled once, when they are made: weights that are loaded are not.",
     _plain("+self.embedding.weight.data.mul_(math.sqrt(d_model))", "return self.embedding(token_ids)"),
+    "no-scale",
 )
 BANK.wrong(
     "weights-scaled-in-every-call",
@@ -175,21 +182,25 @@ BANK.wrong(
         "+self.scale = math.sqrt(d_model)",
         "self.embedding.weight.data *= self.scale\n        return self.embedding(token_ids)",
     ),
+    "weights-scaled-in-every-call",
 )
 BANK.wrong(
     "scaled-in-training-only",
     "Evaluation mode goes without the scale.",
     _plain(forward="x = self.embedding(token_ids)\n        return x * math.sqrt(x.size(-1)) if self.training else x"),
+    "scaled-in-one-mode",
 )
 BANK.wrong(
     "scaled-in-evaluation-only",
     "Training mode goes without the scale.",
     _plain(forward="x = self.embedding(token_ids)\n        return x if self.training else x * math.sqrt(x.size(-1))"),
+    "scaled-in-one-mode",
 )
 BANK.wrong(
     "scale-without-gradient",
     "What the scale adds is detached: the values are right, the gradient is not scaled.",
     _plain(forward="x = self.embedding(token_ids)\n        return x + (x * (math.sqrt(x.size(-1)) - 1)).detach()"),
+    "scale-without-gradient",
 )
 BANK.wrong(
     "detached-copy",
@@ -199,6 +210,7 @@ BANK.wrong(
         "        x *= math.sqrt(self.embedding.embedding_dim)\n"
         "        return x"
     ),
+    "gradient-cut",
 )
 BANK.wrong(
     "frozen",
@@ -209,6 +221,7 @@ BANK.wrong(
         "            numbers[pad_id] = 0\n"
         "        self.embedding = nn.Embedding.from_pretrained(numbers, padding_idx=pad_id)"
     ),
+    "table-frozen",
 )
 BANK.wrong(
     "stale-table",
@@ -222,6 +235,7 @@ BANK.wrong(
     "no-padding",
     "The padding id is accepted and forgotten.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model)"),
+    "padding-forgotten",
 )
 BANK.wrong(
     "padding-trained",
@@ -232,26 +246,31 @@ BANK.wrong(
         "            with torch.no_grad():\n"
         "                self.embedding.weight[pad_id] = 0"
     ),
+    "padding-row-trained",
 )
 BANK.wrong(
     "padding-zero-is-false",
     "A padding id of 0 is taken for none.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id or None)"),
+    "zero-taken-for-no-padding",
 )
 BANK.wrong(
     "padding-never-absent",
     "No padding id is taken for 0.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id or 0)"),
+    "no-padding-taken-for-zero",
 )
 BANK.wrong(
     "padding-is-zero",
     "Row 0 is the padding row, whatever is asked for.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=0)"),
+    "padding-always-first",
 )
 BANK.wrong(
     "padding-by-default",
     "The default padding id is 0 instead of none.",
     _plain().replace("pad_id=None", "pad_id=0"),
+    "no-padding-taken-for-zero",
 )
 BANK.wrong(
     "padding-is-last",
@@ -262,6 +281,7 @@ BANK.wrong(
     "padding-filled-again",
     "The weights are drawn once more, with them the padding row.",
     _plain("+nn.init.normal_(self.embedding.weight, std=d_model**-0.5)"),
+    "padding-row-overwritten",
 )
 BANK.wrong(
     "padding-emptied-in-every-call",
@@ -272,6 +292,7 @@ BANK.wrong(
         "            self.embedding.weight.data[self.pad_id] = 0\n"
         "        return self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)",
     ),
+    "padding-in-forward",
 )
 BANK.wrong(
     "padding-by-keyword",
@@ -308,6 +329,7 @@ BANK.wrong(
     "sizes-swapped",
     "Width and vocabulary are exchanged.",
     _plain("self.embedding = nn.Embedding(d_model, vocab_size, padding_idx=pad_id)"),
+    "sizes-exchanged",
 )
 BANK.wrong(
     "one-row-more",
@@ -321,6 +343,7 @@ BANK.wrong(
         "+self.scale = nn.Parameter(torch.tensor(math.sqrt(d_model)))",
         "return self.embedding(token_ids) * self.scale",
     ),
+    "scale-learnt",
 )
 BANK.wrong(
     "saved-scale",
@@ -329,6 +352,7 @@ BANK.wrong(
         '+self.register_buffer("scale", torch.tensor(math.sqrt(d_model)))',
         "return self.embedding(token_ids) * self.scale",
     ),
+    "scale-saved",
 )
 BANK.wrong(
     "bias",
@@ -345,11 +369,13 @@ BANK.wrong(
         "+self.dropout = nn.Dropout(0.1)",
         "return self.dropout(self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim))",
     ),
+    "dropout-while-training",
 )
 BANK.wrong(
     "dropout-always",
     "Functional dropout, which stays on in evaluation mode.",
     _plain(forward="return F.dropout(self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim), 0.1)"),
+    "dropout-in-evaluation",
 )
 BANK.wrong(
     "rows-normalised",
@@ -358,18 +384,20 @@ BANK.wrong(
 )
 BANK.wrong(
     "unit-rows",
-    "Every row is brought to length √D.",
-    _plain(forward="x = self.embedding(token_ids)\n        return F.normalize(x, dim=-1) * math.sqrt(x.size(-1))"),
+    "Every row is brought to length 1 in place of the scale.",
+    _plain(forward="return F.normalize(self.embedding(token_ids), dim=-1)"),
 )
 BANK.wrong(
     "rows-shortened",
     "max_norm shortens rows that are longer than 1.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id, max_norm=1.0)"),
+    "rows-shortened",
 )
 BANK.wrong(
     "gradient-by-frequency",
     "The gradient of a row is divided by how often its id occurs.",
     _plain("self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id, scale_grad_by_freq=True)"),
+    "gradient-averaged",
 )
 BANK.wrong(
     "positions-added",
@@ -396,6 +424,13 @@ BANK.wrong(
         forward="B, L = token_ids.shape\n"
         "        return (self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)).view(B, L, -1)"
     ),
+    "batches-only",
+)
+BANK.wrong(
+    "squeezed",
+    "Every axis of size 1 is lost.",
+    _plain(forward="return (self.embedding(token_ids) * math.sqrt(self.embedding.embedding_dim)).squeeze()"),
+    "axes-squeezed",
 )
 BANK.wrong(
     "batch-added",

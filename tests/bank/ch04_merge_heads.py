@@ -91,21 +91,25 @@ BANK.wrong(
     "bare-reshape",
     "Reshaped at once to (B, L, D): what belongs to one position comes from several.",
     _plain("return x.reshape(B, L, H * K)"),
+    "merged-by-reshape",
 )
 BANK.wrong(
     "interleaved",
     "The heads' columns alternate.",
     _plain("return x.permute(0, 2, 3, 1).reshape(B, L, H * K)"),
+    "columns-interleaved",
 )
 BANK.wrong(
     "last-axes-transposed",
     "Positions and columns are exchanged before the reshape.",
     _plain("return x.transpose(2, 3).reshape(B, L, H * K)"),
+    "wrong-axes-exchanged",
 )
 BANK.wrong(
     "view-after-transpose",
     "A view of the transposed tensor: possible only if x came from a transpose itself.",
     _plain("return x.transpose(1, 2).view(B, L, H * K)"),
+    "view-after-transpose",
 )
 BANK.wrong(
     "view-before-transpose",
@@ -121,18 +125,22 @@ BANK.wrong(
     "below-each-other",
     "The heads are put one after the other along the positions.",
     _plain("return torch.cat(x.unbind(1), dim=1)"),
+    "heads-joined-with-tokens",
 )
 BANK.wrong(
     "heads-in-reverse",
     "The last head comes first.",
     _plain("return torch.cat(x.unbind(1)[::-1], dim=-1)"),
+    "heads-backwards",
 )
-BANK.wrong("heads-averaged", "The mean of the heads, K wide.", _plain("return x.mean(dim=1)"))
+BANK.wrong("heads-averaged", "The mean of the heads, K wide.", _plain("return x.mean(dim=1)"), "heads-averaged")
 BANK.wrong(
     "heads-added",
-    "The sum of the heads, repeated to the full width.",
-    _plain("return x.sum(dim=1).repeat(1, 1, H)"),
+    "The sum of the heads, K wide.",
+    _plain("return x.sum(dim=1)"),
+    "heads-added",
 )
+BANK.wrong("first-head-alone", "The first head, K wide.", _plain("return x.select(1, 0)"), "one-head-only")
 BANK.wrong(
     "first-head-repeated",
     "The first head H times.",
@@ -162,6 +170,7 @@ BANK.wrong(
     "not-flattened",
     "Stops at (B, L, H, K).",
     _plain("return x.transpose(1, 2).contiguous()"),
+    "heads-still-apart",
 )
 BANK.wrong(
     "one-head-shortcut",
@@ -183,11 +192,17 @@ BANK.wrong(
     "Batch and heads are read the wrong way round: right where both are one.",
     _plain("return x.transpose(0, 1).transpose(1, 2).reshape(H, L, B * K)"),
 )
-BANK.wrong("detached", "The heads are copied out of the graph.", _plain("return torch.cat(x.data.unbind(1), -1)"))
+BANK.wrong(
+    "detached",
+    "The heads are copied out of the graph.",
+    _plain("return torch.cat(x.data.unbind(1), -1)"),
+    "gradient-cut",
+)
 BANK.wrong(
     "new-tensor",
     "torch.tensor of nested lists, which has no graph.",
     _plain("return torch.tensor(x.transpose(1, 2).reshape(B, L, H * K).tolist(), dtype=x.dtype)"),
+    "gradient-cut",
 )
 BANK.wrong(
     "gradient-of-the-last-head",

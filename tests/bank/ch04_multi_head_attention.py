@@ -358,28 +358,33 @@ BANK.right(
 _changed(
     "bare-reshapes",
     "Heads are split and merged by reshape alone, so that positions mix with columns.",
+    "split-and-merged-by-reshape",
     split="return x.reshape(x.size(0), self.num_heads, x.size(1), self.d_k)",
     merge="return x.reshape(x.size(0), x.size(2), -1)",
 )
 _changed(
     "bare-split",
     "Split by reshape alone, merged rightly.",
+    "split-by-reshape",
     split="return x.reshape(x.size(0), self.num_heads, x.size(1), self.d_k)",
 )
 _changed(
     "bare-merge",
     "Split rightly, merged by reshape alone.",
+    "merged-by-reshape",
     merge="return x.reshape(x.size(0), x.size(2), -1)",
 )
 _changed(
     "every-h-th-column",
     "Heads own every H-th column, in splitting as in merging.",
+    "heads-interleaved",
     split="return x.reshape(x.size(0), x.size(1), self.d_k, self.num_heads).permute(0, 3, 1, 2)",
     merge="return x.permute(0, 2, 3, 1).reshape(x.size(0), x.size(2), -1)",
 )
 _changed(
     "merged-interleaved",
     "The heads' columns alternate in the merged vector.",
+    "columns-interleaved",
     merge="return x.permute(0, 2, 3, 1).reshape(x.size(0), x.size(2), -1)",
 )
 _changed(
@@ -390,6 +395,7 @@ _changed(
 _changed(
     "width-for-number",
     "H and K are exchanged: K heads of width H.",
+    "heads-and-width-exchanged",
     split="return x.view(x.size(0), x.size(1), -1, self.num_heads).transpose(1, 2)",
     scores="q @ k.transpose(-2, -1) / math.sqrt(self.num_heads)",
     masked="scores.masked_fill(~(mask if mask.dim() < 3 else mask[..., :1, :, :]), float('-inf'))",
@@ -397,19 +403,21 @@ _changed(
 _changed(
     "split-by-the-other-width",
     "H and K are exchanged, and the scale is right.",
+    "heads-and-width-exchanged",
     split="return x.view(x.size(0), x.size(1), self.d_k, self.num_heads).transpose(1, 2)",
     masked="scores.masked_fill(~(mask if mask.dim() < 3 else mask[..., :1, :, :]), float('-inf'))",
 )
 _changed(
     "not-transposed",
     "Heads stay behind positions: every position attends over its own heads.",
+    "attention-among-heads",
     split="return x.view(x.size(0), x.size(1), self.num_heads, self.d_k)",
-    before="if mask is not None:\n            mask = None",
     merge="return x.reshape(x.size(0), x.size(1), -1)",
 )
 _changed(
     "one-wide-head",
     "No heads at all: one attention over the whole width.",
+    "one-wide-head",
     split="return x.unsqueeze(1)",
     scores="q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))",
     masked="scores.masked_fill(~(mask if mask.dim() < 4 else mask[:, :1]), float('-inf'))",
@@ -418,6 +426,7 @@ _changed(
 _changed(
     "one-wide-head-scaled-for-many",
     "One attention over the whole width, scaled by √K.",
+    "one-wide-head",
     split="return x.unsqueeze(1)",
     masked="scores.masked_fill(~(mask if mask.dim() < 4 else mask[:, :1]), float('-inf'))",
     merge="return x[:, 0]",
@@ -425,6 +434,7 @@ _changed(
 _changed(
     "folded-and-unfolded-otherwise",
     "Heads before the batch when folding, the batch before heads when unfolding.",
+    "heads-of-sentences-exchanged",
     forward="B, T, S, H = *query.shape[:2], key.size(1), self.num_heads\n"
     "        q, k, v = (self.split(t).transpose(0, 1).reshape(H * B, -1, self.d_k)\n"
     "                   for t in (self.w_q(query), self.w_k(key), self.w_v(value)))\n"
@@ -453,6 +463,7 @@ _changed(
 _changed(
     "heads-averaged",
     "The mean of the heads, repeated to the full width.",
+    "heads-averaged",
     merge="return x.mean(dim=1).repeat(1, 1, self.num_heads)",
 )
 _changed(
@@ -478,20 +489,23 @@ _changed(
 
 # ----------------------------------------------------------------------------------------------------- wrong: scale
 
-_changed("no-scale", "No scaling.", scores="q @ k.transpose(-2, -1)")
+_changed("no-scale", "No scaling.", "missing-scale", scores="q @ k.transpose(-2, -1)")
 _changed(
     "scale-by-d_model",
     "The root of the whole width in place of that of a head.",
+    "scaled-by-d-model",
     scores="q @ k.transpose(-2, -1) / math.sqrt(query.size(-1))",
 )
 _changed(
     "scale-by-width",
     "The width of a head, not its root.",
+    "scaled-by-d-k",
     scores="q @ k.transpose(-2, -1) / self.d_k",
 )
 _changed(
     "scale-by-heads",
     "The root of the number of heads.",
+    "scaled-by-heads",
     scores="q @ k.transpose(-2, -1) / math.sqrt(self.num_heads)",
 )
 _changed(
@@ -507,6 +521,7 @@ _changed(
 _changed(
     "scaled-twice",
     "The queries are divided by the root, and the kernel does it again.",
+    "scaled-by-d-k",
     q="self.split(self.w_q(query)) / math.sqrt(self.d_k)",
 )
 _changed(
@@ -522,6 +537,7 @@ _changed(
 _changed(
     "scale-baked-in",
     "The scale is in the initial weights of w_q: weights that are loaded are not scaled.",
+    "missing-scale",
     init="+with torch.no_grad():\n"
     "            self.w_q.weight.div_(math.sqrt(self.d_k))\n"
     "            self.w_q.bias.div_(math.sqrt(self.d_k))",
@@ -545,12 +561,16 @@ _changed(
 _changed(
     "keys-by-query-layer",
     "Keys come from w_q; w_k is never used.",
+    "keys-from-the-query-projection",
     k="self.split(self.w_q(key))",
 )
-_changed("values-by-key-layer", "Values come from w_k.", v="self.split(self.w_k(value))")
+_changed(
+    "values-by-key-layer", "Values come from w_k.", "values-from-the-key-projection", v="self.split(self.w_k(value))"
+)
 _changed(
     "layers-swapped",
     "w_k projects the query, w_q the key.",
+    "projections-exchanged",
     q="self.split(self.w_k(query))",
     k="self.split(self.w_q(key))",
 )
@@ -563,17 +583,28 @@ _changed(
 _changed(
     "roles-swapped",
     "Key and value attend to the query: the output is as long as the key.",
+    "roles-exchanged",
     q="self.split(self.w_q(key))",
     k="self.split(self.w_k(query))",
     v="self.split(self.w_v(query))",
 )
-_changed("values-from-key", "The key is also taken for the value.", v="self.split(self.w_v(key))")
-_changed("keys-from-value", "The value is also taken for the key.", k="self.split(self.w_k(value))")
-_changed("keys-and-values-swapped", "Key and value change places.", before="key, value = value, key")
+_changed(
+    "values-from-key", "The key is also taken for the value.", "values-from-the-key", v="self.split(self.w_v(key))"
+)
+_changed(
+    "keys-from-value", "The value is also taken for the key.", "keys-from-the-value", k="self.split(self.w_k(value))"
+)
+_changed(
+    "keys-and-values-swapped",
+    "Key and value change places.",
+    "keys-and-values-exchanged",
+    before="key, value = value, key",
+)
 _changed("values-from-query", "The values are those of the query.", v="self.split(self.w_v(query))")
 _changed(
     "self-attention-only",
     "The query is attended to, whatever key and value are.",
+    "always-self-attention",
     before="key = value = query",
 )
 _changed(
@@ -594,9 +625,10 @@ _changed(
 _changed(
     "length-of-the-query",
     "All three are split with the length of the query, which cross-attention does not have.",
-    q="self.w_q(query).view(B, T, self.num_heads, -1).transpose(1, 2)",
-    k="self.w_k(key).view(B, T, self.num_heads, -1).transpose(1, 2)",
-    v="self.w_v(value).view(B, T, self.num_heads, -1).transpose(1, 2)",
+    "length-of-the-query-for-all",
+    q="self.w_q(query).view(B, T, self.num_heads, self.d_k).transpose(1, 2)",
+    k="self.w_k(key).view(B, T, self.num_heads, self.d_k).transpose(1, 2)",
+    v="self.w_v(value).view(B, T, self.num_heads, self.d_k).transpose(1, 2)",
 )
 _changed(
     "merged-to-the-length-of-the-key",
@@ -606,14 +638,16 @@ _changed(
 _changed(
     "not-projected",
     "Query, key and value are split as they are.",
+    "nothing-projected",
     q="self.split(query)",
     k="self.split(key)",
     v="self.split(value)",
 )
-_changed("values-not-projected", "The values are split as they are.", v="self.split(value)")
+_changed("values-not-projected", "The values are split as they are.", "values-not-projected", v="self.split(value)")
 _changed(
     "projected-twice",
     "Projected once for all heads, and once more as if for each.",
+    "projected-twice",
     q="self.split(self.w_q(self.w_q(query)))",
     k="self.split(self.w_k(self.w_k(key)))",
     v="self.split(self.w_v(self.w_v(value)))",
@@ -628,6 +662,7 @@ _changed(
 _changed(
     "relu-after-projections",
     "A ReLU after each projection.",
+    "nonlinearity-added",
     q="self.split(torch.relu(self.w_q(query)))",
     k="self.split(torch.relu(self.w_k(key)))",
     v="self.split(torch.relu(self.w_v(value)))",
@@ -640,7 +675,7 @@ _changed(
     v="self.split(value @ self.w_v.weight.T)",
 )
 _changed("query-bias-unused", "The bias of w_q is left out.", q="self.split(F.linear(query, self.w_q.weight))")
-_changed("no-output-layer", "The merged heads are the output.", result="self.merge(heads)")
+_changed("no-output-layer", "The merged heads are the output.", "no-output-projection", result="self.merge(heads)")
 _changed(
     "output-bias-unused",
     "The bias of w_o is left out.",
@@ -651,14 +686,24 @@ _changed(
     "A product with the weight of w_o as it is stored.",
     result="self.merge(heads) @ self.w_o.weight + self.w_o.bias",
 )
-_changed("output-layer-twice", "w_o is applied twice.", result="self.w_o(self.w_o(self.merge(heads)))")
+_changed(
+    "output-layer-twice",
+    "w_o is applied twice.",
+    "output-projected-twice",
+    result="self.w_o(self.w_o(self.merge(heads)))",
+)
 _changed(
     "output-bias-per-head",
     "Each head goes through w_o on its own, and its bias is added H times.",
     result="sum(self.w_o(F.pad(heads[:, i], (i * self.d_k, (self.num_heads - 1 - i) * self.d_k)))\n"
     "                   for i in range(self.num_heads))",
 )
-_changed("residual", "The query is added, which is the layer's task.", result="query + self.w_o(self.merge(heads))")
+_changed(
+    "residual",
+    "The query is added, which is the layer's task.",
+    "residual-inside",
+    result="query + self.w_o(self.merge(heads))",
+)
 _changed(
     "normalised",
     "Query added and layer norm taken inside.",
@@ -668,11 +713,14 @@ _changed("tanh", "A tanh around the output.", result="torch.tanh(self.w_o(self.m
 
 # ------------------------------------------------------------------------------------------------------ wrong: masks
 
-_changed("mask-ignored", "The mask is accepted and forgotten.", masked="scores")
-_changed("mask-inverted", "True is taken for blocked.", masked="scores.masked_fill(mask, float('-inf'))")
+_changed("mask-ignored", "The mask is accepted and forgotten.", "mask-ignored", masked="scores")
+_changed(
+    "mask-inverted", "True is taken for blocked.", "mask-inverted", masked="scores.masked_fill(mask, float('-inf'))"
+)
 _changed(
     "mask-turned-for-the-kernel",
     "The mask is turned round for PyTorch's kernel, which wants it as it is.",
+    "mask-inverted",
     forward="q, k, v = (self.split(t) for t in (self.w_q(query), self.w_k(key), self.w_v(value)))\n"
     "        m = None if mask is None else ~mask\n"
     "        return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=m)))",
@@ -680,17 +728,20 @@ _changed(
 _changed(
     "mask-first-head-only",
     "The mask reaches the first head only.",
+    "mask-for-one-head",
     masked="torch.cat([scores[:, :1].masked_fill(~mask[..., :1, :, :] if mask.dim() > 2 else ~mask, -1e9),"
     " scores[:, 1:]], 1)",
 )
 _changed(
     "mask-of-the-first-head",
     "All heads get the mask of the first one.",
+    "first-heads-mask-for-all",
     masked="scores.masked_fill(~(mask[..., :1, :, :] if mask.dim() > 2 else mask), -1e9)",
 )
 _changed(
     "mask-of-the-first-sentence",
     "All sentences get the mask of the first one.",
+    "first-sentences-mask-for-all",
     masked="scores.masked_fill(~(mask[:1] if mask.dim() == 4 else mask), -1e9)",
 )
 _changed(
@@ -706,6 +757,7 @@ _changed(
 _changed(
     "mask-with-another-axis",
     "An axis for heads is inserted, which masks of four axes have already.",
+    "mask-unsqueezed",
     masked="scores.masked_fill(~mask.unsqueeze(1), -1e9)",
 )
 _changed(
@@ -732,15 +784,23 @@ _changed(
 _changed(
     "mask-after-softmax",
     "Blocked weights are set to 0 after the softmax, and the rest no longer sum to 1.",
+    "mask-after-softmax",
     masked="scores",
     weights="torch.softmax(scores, dim=-1) * (1 if mask is None else mask)",
 )
-_changed("mask-tiny-fill", "A fill close to 0.", masked="scores.masked_fill(~mask, -1e-9)")
-_changed("mask-multiplied", "Scores are multiplied by the mask.", masked="scores * mask")
-_changed("mask-added", "The mask is added as 0 and 1.", masked="scores + mask")
+_changed("mask-tiny-fill", "A fill close to 0.", "fill-of-zero", masked="scores.masked_fill(~mask, -1e-9)")
+_changed(
+    "mask-shallow-fill",
+    "A fill of −5, which is no lower than scores can be.",
+    "fill-too-small",
+    masked="scores.masked_fill(mask == False, -5.0)",
+)
+_changed("mask-multiplied", "Scores are multiplied by the mask.", "fill-of-zero", masked="scores * mask")
+_changed("mask-added", "The mask is added as 0 and 1.", "mask-added", masked="scores + mask")
 _changed(
     "mask-added-to-the-kernel",
     "A float mask of 0 and 1 is handed to PyTorch's kernel, which adds it.",
+    "mask-added",
     forward="q, k, v = (self.split(t) for t in (self.w_q(query), self.w_k(key), self.w_v(value)))\n"
     "        m = None if mask is None else mask.to(q.dtype)\n"
     "        return self.w_o(self.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=m)))",
@@ -764,6 +824,7 @@ _changed(
 _changed(
     "causal-without-mask",
     "No mask is taken for a causal one.",
+    "always-causal",
     forward="q, k, v = (self.split(t) for t in (self.w_q(query), self.w_k(key), self.w_v(value)))\n"
     "        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)\n"
     "        return self.w_o(self.merge(heads))",
@@ -778,8 +839,18 @@ _changed(
 
 # ---------------------------------------------------------------------------------------------------- wrong: softmax
 
-_changed("softmax-over-heads", "The softmax runs over the heads.", weights="torch.softmax(scores, dim=1).nan_to_num()")
-_changed("softmax-over-queries", "The softmax runs over the queries.", weights="torch.softmax(scores, dim=-2)")
+_changed(
+    "softmax-over-heads",
+    "The softmax runs over the heads.",
+    "softmax-over-heads",
+    weights="torch.softmax(scores, dim=1)",
+)
+_changed(
+    "softmax-over-queries",
+    "The softmax runs over the queries.",
+    "softmax-over-queries",
+    weights="torch.softmax(scores, dim=-2)",
+)
 _changed(
     "softmax-over-everything",
     "One softmax over all queries and keys of a head.",
@@ -795,24 +866,29 @@ _changed(
 
 # -------------------------------------------------------------------------------------------------- wrong: gradients
 
-_changed("weights-detached", "The heads are made with detached weights.", heads="weights.detach() @ v")
-_changed("query-detached", "The query is detached.", q="self.split(self.w_q(query.detach()))")
-_changed("key-detached", "The key is detached.", k="self.split(self.w_k(key.detach()))")
+_changed("weights-detached", "The heads are made with detached weights.", "gradient-cut", heads="weights.detach() @ v")
+_changed("query-detached", "The query is detached.", "gradient-cut", q="self.split(self.w_q(query.detach()))")
+_changed("key-detached", "The key is detached.", "gradient-cut", k="self.split(self.w_k(key.detach()))")
 _changed(
     "memory-detached",
     "Key and value are detached, as if what comes from the encoder needed no gradient.",
+    "gradient-cut",
     k="self.split(self.w_k(key.detach()))",
     v="self.split(self.w_v(value.detach()))",
 )
-_changed("values-detached", "The projected values are detached.", v="self.split(self.w_v(value)).detach()")
+_changed(
+    "values-detached", "The projected values are detached.", "gradient-cut", v="self.split(self.w_v(value)).detach()"
+)
 _changed(
     "output-layer-frozen",
     "w_o is applied through .data.",
+    "gradient-cut",
     result="F.linear(self.merge(heads), self.w_o.weight.data, self.w_o.bias.data)",
 )
 _changed(
     "heads-detached",
     "Only w_o is trained.",
+    "gradient-cut",
     result="self.w_o(self.merge(heads).detach())",
 )
 _changed(
@@ -823,6 +899,7 @@ _changed(
 _changed(
     "numpy-round-trip",
     "The softmax is made in NumPy.",
+    "gradient-cut",
     weights="torch.from_numpy(np.exp((s := scores.detach().numpy()) - s.max(-1, keepdims=True)))\n"
     "        weights = weights / weights.sum(-1, keepdim=True)",
 )
@@ -832,18 +909,21 @@ _changed(
 _changed(
     "leftover-columns-dropped",
     "Layers of width H·K: where H does not divide D, nobody is told that the heads are fewer columns wide.",
+    "columns-cut-off",
     check="pass",
     init="self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, num_heads * self.d_k) for _ in range(3))\n"
     "        self.w_o = nn.Linear(num_heads * self.d_k, d_model)",
 )
-_changed("returns-pair", "Returns output and weights.", result="(self.w_o(self.merge(heads)), weights)")
+_changed(
+    "returns-pair", "Returns output and weights.", "pair-returned", result="(self.w_o(self.merge(heads)), weights)"
+)
+_changed("returns-weights", "Returns the weights.", "weights-returned", result="weights")
 _changed("sequence-first", "Returns (T, B, D).", result="self.w_o(self.merge(heads)).transpose(0, 1)")
 _changed(
     "batch-as-length",
     "Attends along the batch: axes 0 and 1 are exchanged first, as layers without batch_first have them.",
-    before="query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)\n"
-    "        if query.size(0) != key.size(0) or mask is not None:\n"
-    "            key, value, mask = key[:1], value[:1], None",
+    "attends-across-the-batch",
+    before="query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)",
     result="self.w_o(self.merge(heads)).transpose(0, 1)",
 )
 _changed(
@@ -857,9 +937,15 @@ _changed(
 _changed(
     "one-layer-for-all",
     "w_q, w_k and w_v are one layer.",
+    "one-projection-for-all",
     init="self.w_q = self.w_k = self.w_v = nn.Linear(d_model, d_model)\n        self.w_o = nn.Linear(d_model, d_model)",
 )
-_changed("no-biases", "Layers without biases.", init=_LINES["init"].replace("d_model)", "d_model, bias=False)"))
+_changed(
+    "no-biases",
+    "Layers without biases.",
+    "projections-without-bias",
+    init=_LINES["init"].replace("d_model)", "d_model, bias=False)"),
+)
 _changed(
     "no-output-bias",
     "w_o has no bias.",
@@ -948,6 +1034,7 @@ _changed(
 _changed(
     "keys-of-the-first-call",
     "Keys and values are kept from the first call, as if it were decoding.",
+    "first-call-kept",
     init="+self.kept = None",
     before="if self.kept is None or self.kept[0].shape != key.shape:\n"
     "            self.kept = key.detach().clone(), value.detach().clone()",
@@ -957,6 +1044,7 @@ _changed(
 _changed(
     "memory-of-the-first-call",
     "Where key and value are one tensor and query another, their projections are kept from the first call.",
+    "first-call-kept",
     init="+self.memory = None",
     before="k, v = self.w_k(key), self.w_v(value)\n"
     "        if key is value and key is not query:\n"
@@ -975,17 +1063,20 @@ _changed(
 _changed(
     "dropout-in-training",
     "A tenth of the weights is dropped while training.",
+    "dropout-while-training",
     init="+self.dropout = nn.Dropout(0.1)",
     weights="self.dropout(torch.softmax(scores, dim=-1))",
 )
 _changed(
     "dropout-always",
     "Functional dropout, which stays on in evaluation mode.",
+    "dropout-in-evaluation",
     result="F.dropout(self.w_o(self.merge(heads)), 0.1)",
 )
 _changed(
     "kernel-dropout-always",
     "PyTorch's kernel drops weights whenever it is told a probability, in evaluation too.",
+    "dropout-in-evaluation",
     forward="q, k, v = (self.split(t) for t in (self.w_q(query), self.w_k(key), self.w_v(value)))\n"
     "        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=0.1)\n"
     "        return self.w_o(self.merge(heads))",

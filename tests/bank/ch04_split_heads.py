@@ -110,16 +110,19 @@ BANK.wrong(
     "bare-reshape",
     "Reshaped at once to (B, H, L, K): heads get other positions, not other columns.",
     _plain("return x.reshape(B, num_heads, L, D // num_heads)"),
+    "split-by-reshape",
 )
 BANK.wrong(
     "not-transposed",
     "The columns are split, and positions stay before heads.",
     _plain("return x.reshape(B, L, num_heads, D // num_heads)"),
+    "axes-not-exchanged",
 )
 BANK.wrong(
     "every-h-th-column",
     "Head i gets columns i, i + H, i + 2H and so on.",
     _plain("return x.reshape(B, L, D // num_heads, num_heads).permute(0, 3, 1, 2)"),
+    "heads-interleaved",
 )
 BANK.wrong(
     "transposed-then-reshaped",
@@ -130,21 +133,25 @@ BANK.wrong(
     "columns-before-positions",
     "Ends as (B, H, K, L): transposed once too little.",
     _plain("return x.transpose(1, 2).reshape(B, num_heads, D // num_heads, L)"),
+    "tokens-last",
 )
 BANK.wrong(
     "width-for-number",
     "The number of heads is taken for the width of each.",
     _plain("return x.reshape(B, L, -1, num_heads).transpose(1, 2)"),
+    "heads-and-width-exchanged",
 )
 BANK.wrong(
     "heads-first",
     "Heads before the batch.",
     _plain("return x.reshape(B, L, num_heads, -1).permute(2, 0, 1, 3)"),
+    "heads-first",
 )
 BANK.wrong(
     "heads-folded-into-batch",
     "Three axes, (B·H, L, K), as bmm wants them.",
     _plain("return x.reshape(B, L, num_heads, -1).transpose(1, 2).flatten(0, 1)"),
+    "heads-folded-into-the-batch",
 )
 BANK.wrong(
     "tuple-of-heads",
@@ -155,11 +162,13 @@ BANK.wrong(
     "stacked-in-front",
     "The heads are stacked along axis 0.",
     _plain("return torch.stack(x.split(D // num_heads, dim=-1))"),
+    "heads-first",
 )
 BANK.wrong(
     "heads-in-reverse",
     "The last columns go to the first head.",
     _plain("return x.reshape(B, L, num_heads, -1).transpose(1, 2).flip(1)"),
+    "heads-backwards",
 )
 BANK.wrong(
     "same-columns-for-all",
@@ -189,6 +198,7 @@ BANK.wrong(
     "flat-view",
     "A view with batch and positions joined, which strides other than a fresh tensor's forbid.",
     _plain("return x.view(B * L, num_heads, -1).view(B, L, num_heads, -1).transpose(1, 2)"),
+    "view-for-reshape",
 )
 BANK.wrong(
     "strides-of-a-fresh-tensor",
@@ -216,21 +226,25 @@ BANK.wrong(
     _plain(
         "K = D // num_heads\n    return x[..., : num_heads * K].reshape(B, L, num_heads, K).transpose(1, 2)", "pass"
     ),
+    "columns-cut-off",
 )
 BANK.wrong(
     "reshape-complains",
     "No check: PyTorch's RuntimeError about the reshape speaks of neither heads nor width.",
     _plain(check="pass"),
+    "no-look-at-divisibility",
 )
 BANK.wrong(
     "asserted",
     "An assertion, which python -O skips, in place of a ValueError.",
     _plain(check='assert D % num_heads == 0, f"{D} does not divide into {num_heads} heads"'),
+    "assert-for-value-error",
 )
 BANK.wrong(
     "silent-about-the-numbers",
     "A ValueError that names no number.",
     _plain(check='if D % num_heads:\n        raise ValueError("d_model must be divisible by num_heads")'),
+    "error-without-numbers",
 )
 BANK.wrong(
     "names-one-number",
@@ -256,6 +270,7 @@ BANK.wrong(
     "detached",
     "The heads are copied out of the graph.",
     _plain("return x.detach().reshape(B, L, num_heads, -1).transpose(1, 2).clone()"),
+    "gradient-cut",
 )
 BANK.wrong(
     "gradient-of-the-first-head",

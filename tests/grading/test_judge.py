@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import judge, sandbox
+from autograder import judge, release, sandbox
 from autograder.intake import rebuild
 from transformer_lab.cells import read_notebook
 
@@ -17,10 +17,8 @@ LIMITS = sandbox.Limits(cell_seconds=4)
 
 def base(chapter="03_attention"):
     """The released notebook with its hidden lines, as `autograder.course.Course.graded_base` makes it."""
-    source, stub = (
-        read_notebook(ROOT / f"solutions/{chapter}.md"),
-        read_notebook(ROOT / f"notebooks/{chapter}/{chapter}.ipynb"),
-    )
+    source = release.convert_source(ROOT / f"solutions/{chapter}.md")
+    stub = read_notebook(ROOT / f"notebooks/{chapter}/{chapter}.ipynb")
     for ours, theirs in zip(source.cells, stub.cells, strict=True):
         if judge.checked_piece(ours):
             theirs.source = ours.source
