@@ -348,7 +348,7 @@ def _model(rng) -> tuple[int, int, int, int, int]:
             heads * int(rng.integers(2, 7)),
             heads,
             int(rng.integers(7, 60)),
-            int(rng.integers(2, 9)),
+            int(rng.integers(4, 11)),
         )
         if len(set(sizes)) == 5:
             return sizes

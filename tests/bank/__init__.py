@@ -24,6 +24,15 @@ from . import (
     ch04_merge_heads,
     ch04_multi_head_attention,
     ch04_split_heads,
+    ch05_count_parameters,
+    ch05_positionwise_feed_forward,
+    ch06_encoder_layer,
+    ch06_layer_norm,
+    ch06_residual,
+    ch07_causal_mask,
+    ch07_decoder_layer,
+    ch07_padding_mask,
+    ch07_target_mask,
 )
 from .entry import Entry
 
@@ -43,6 +52,15 @@ _ALL: tuple[Entry, ...] = tuple(
         ch04_split_heads,
         ch04_merge_heads,
         ch04_multi_head_attention,
+        ch05_positionwise_feed_forward,
+        ch05_count_parameters,
+        ch06_layer_norm,
+        ch06_residual,
+        ch06_encoder_layer,
+        ch07_padding_mask,
+        ch07_causal_mask,
+        ch07_target_mask,
+        ch07_decoder_layer,
     )
     for entry in module.BANK.entries
 )

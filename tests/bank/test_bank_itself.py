@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import Entry, entries, load
+from . import Entry, entries, judges_ch05_to_ch07, load
 
 TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
 PIECES = (
@@ -32,6 +32,7 @@ PIECES = (
     "split_heads",
     "merge_heads",
     "MultiHeadAttention",
+    *judges_ch05_to_ch07.JUDGES,
 )
 
 
@@ -49,7 +50,7 @@ class Findings(list):
         if dtype is not None and got.dtype != dtype:
             return self.append(f"{where}: dtype {got.dtype}")
         deviation = (got.detach().double() - want.double()).abs().max().item() if want.numel() else 0.0
-        if not deviation <= tolerance * max(1.0, want.abs().max().item()):  # NaN is no number below anything
+        if not deviation <= tolerance * max(1.0, want.double().abs().max().item()):  # NaN is no number below anything
             return self.append(f"{where}: off by {deviation:.3g}")
         self.largest = max(self.largest, deviation)
         return None
@@ -700,6 +701,7 @@ JUDGES = {
     "split_heads": judge_split_heads,
     "merge_heads": judge_merge_heads,
     "MultiHeadAttention": judge_multi_head_attention,
+    **judges_ch05_to_ch07.JUDGES,
 }
 
 
