@@ -188,13 +188,15 @@ BANK.wrong(
     "path-normalised",
     "In pre-norm the path carries the normalised tensor.",
     _plain(pre1="y + self.dropout(f(y, y, y, mask))", pre2="y + self.dropout(g(y))"),
+    "path-normalised",
 )
-BANK.wrong("always-pre", "norm_first is ignored: always pre-norm.", _plain(flag="True"))
-BANK.wrong("always-post", "norm_first is ignored: always post-norm.", _plain(flag="False"))
+BANK.wrong("always-pre", "norm_first is ignored: always pre-norm.", _plain(flag="True"), "always-pre-norm")
+BANK.wrong("always-post", "norm_first is ignored: always post-norm.", _plain(flag="False"), "always-post-norm")
 BANK.wrong(
     "norm-of-the-branch",
     "Post-norm normalises the branches instead of the sums.",
     _plain(post1="x + self.norm1(self.dropout(f(x, x, x, mask)))", post2="x + self.norm2(self.dropout(g(x)))"),
+    "norm-before-the-sum",
 )
 BANK.wrong(
     "no-paths",
@@ -205,6 +207,7 @@ BANK.wrong(
         post1="self.norm1(self.dropout(f(x, x, x, mask)))",
         post2="self.norm2(self.dropout(g(x)))",
     ),
+    "nothing-added",
 )
 BANK.wrong(
     "second-path-missing",
@@ -220,6 +223,7 @@ BANK.wrong(
     "paths-from-the-beginning",
     "The second path starts at the layer's input.",
     _plain(before="start = x", pre2="start + self.dropout(g(y))", post2="self.norm2(start + self.dropout(g(x)))"),
+    "second-path-from-the-beginning",
 )
 BANK.wrong(
     "parallel",
@@ -230,8 +234,9 @@ BANK.wrong(
     "norm-used-twice",
     "norm1 serves both halves.",
     _plain(y2="self.norm1(x)", post2="self.norm1(x + self.dropout(g(x)))"),
+    "norm1-twice",
 )
-BANK.wrong("norms-are-one", "Both norms are one object.", _plain(norm2="self.norm1"))
+BANK.wrong("norms-are-one", "Both norms are one object.", _plain(norm2="self.norm1"), "norms-shared")
 BANK.wrong(
     "norms-exchanged",
     "Each half has the other's norm.",
@@ -242,6 +247,7 @@ BANK.wrong(
         post1="self.norm2(x + self.dropout(f(x, x, x, mask)))",
         post2="self.norm1(x + self.dropout(g(x)))",
     ),
+    "norms-exchanged",
 )
 BANK.wrong(
     "feed-forward-first",
@@ -252,11 +258,13 @@ BANK.wrong(
         post1="self.norm1(x + self.dropout(g(x)))",
         post2="self.norm2(x + self.dropout(f(x, x, x, mask)))",
     ),
+    "feed-forward-first",
 )
 BANK.wrong(
     "mask-forgotten",
     "The mask does not reach the attention.",
     _plain(pre1="x + self.dropout(f(y, y, y))", post1="self.norm1(x + self.dropout(f(x, x, x)))"),
+    "mask-not-handed-on",
 )
 BANK.wrong(
     "mask-forgotten-in-pre-norm",
@@ -267,11 +275,13 @@ BANK.wrong(
     "mask-inverted",
     "The mask is turned round on its way.",
     _plain(before="mask = None if mask is None else ~mask"),
+    "mask-inverted",
 )
 BANK.wrong(
     "keys-not-normalised",
     "In pre-norm only the query is normalised.",
     _plain(pre1="x + self.dropout(f(y, x, x, mask))"),
+    "keys-and-values-not-normalised",
 )
 BANK.wrong(
     "value-not-normalised",
@@ -287,11 +297,13 @@ BANK.wrong(
         post1="self.norm1(self.dropout(x + f(x, x, x, mask)))",
         post2="self.norm2(self.dropout(x + g(x)))",
     ),
+    "dropout-on-the-sum",
 )
 BANK.wrong(
     "second-dropout-missing",
     "No dropout on the feed-forward's result.",
     _plain(pre2="x + g(y)", post2="self.norm2(x + g(x))"),
+    "dropout-in-one-half",
 )
 BANK.wrong(
     "no-dropout",
@@ -302,6 +314,7 @@ BANK.wrong(
         post1="self.norm1(x + f(x, x, x, mask))",
         post2="self.norm2(x + g(x))",
     ),
+    "no-dropout",
 )
 BANK.wrong("fixed-dropout", "The rate is 0.1, whatever is given.", _plain(rate="0.1"))
 BANK.wrong(

@@ -95,16 +95,30 @@ BANK.right(
 
 # ----------------------------------------------------------------------------------------------------------- wrong
 
-BANK.wrong("unbiased", "Tensor.var as it is: divided by D − 1.", _plain(var="var = x.var(-1, keepdim=True)"))
+BANK.wrong(
+    "unbiased",
+    "Tensor.var as it is: divided by D − 1.",
+    _plain(var="var = x.var(-1, keepdim=True)"),
+    "unbiased-variance",
+)
 BANK.wrong(
     "unbiased-and-outside",
     "Tensor.std, and ε added to it, as in a much-copied tutorial.",
     _plain(var="std = x.std(-1, keepdim=True)", normed="normed = (x - mean) / (std + self.eps)"),
+    "unbiased-and-epsilon-outside",
 )
 BANK.wrong(
-    "eps-outside", "ε is added to the root.", _plain(normed="normed = (x - mean) / (torch.sqrt(var) + self.eps)")
+    "eps-outside",
+    "ε is added to the root.",
+    _plain(normed="normed = (x - mean) / (torch.sqrt(var) + self.eps)"),
+    "epsilon-outside-the-root",
 )
-BANK.wrong("divided-by-the-variance", "The root is forgotten.", _plain(normed="normed = (x - mean) / (var + self.eps)"))
+BANK.wrong(
+    "divided-by-the-variance",
+    "The root is forgotten.",
+    _plain(normed="normed = (x - mean) / (var + self.eps)"),
+    "divided-by-the-variance",
+)
 BANK.wrong(
     "over-the-tokens",
     "Mean and variance of each feature over the tokens.",
@@ -112,6 +126,7 @@ BANK.wrong(
         mean="axis = max(x.dim() - 2, 0)\n        mean = x.mean(axis, keepdim=True)",
         var="var = ((x - mean) ** 2).mean(axis, keepdim=True)",
     ),
+    "statistics-over-tokens",
 )
 BANK.wrong(
     "over-the-sentence",
@@ -125,6 +140,7 @@ BANK.wrong(
     "over-the-batch",
     "Mean and variance over the first axis, as in batch normalisation.",
     _plain(mean="mean = x.mean(0, keepdim=True)", var="var = ((x - mean) ** 2).mean(0, keepdim=True)"),
+    "statistics-over-the-batch",
 )
 BANK.wrong(
     "variance-of-the-batch",
@@ -134,43 +150,62 @@ BANK.wrong(
 BANK.wrong(
     "parameters-idle", "Gain and offset are made and not used.", _plain(result="normed + 0 * (self.gamma + self.beta)")
 )
-BANK.wrong("offset-idle", "The offset is not added.", _plain(result="self.gamma * normed"))
+BANK.wrong("offset-idle", "The offset is not added.", _plain(result="self.gamma * normed"), "beta-unused")
 BANK.wrong(
     "offset-before-the-gain",
     "The offset is multiplied by the gain too.",
     _plain(result="self.gamma * (normed + self.beta)"),
+    "offset-before-gain",
 )
-BANK.wrong("gain-from-zero", "The gain starts at 0.", _plain(gamma="nn.Parameter(torch.zeros(d_model))"))
+BANK.wrong(
+    "gain-from-zero",
+    "The gain starts at 0.",
+    _plain(gamma="nn.Parameter(torch.zeros(d_model))"),
+    "gamma-starts-at-zero",
+)
 BANK.wrong(
     "one-plus-gain",
     "The gain counts from 1, and starts at 0 for that.",
     _plain(gamma="nn.Parameter(torch.zeros(d_model))", result="(1 + self.gamma) * normed + self.beta"),
+    "one-plus-gamma",
 )
 BANK.wrong(
     "scalars",
     "One gain and one offset for all features.",
     _plain(gamma="nn.Parameter(torch.ones(1))", beta="nn.Parameter(torch.zeros(1))"),
+    "scalar-parameters",
 )
 BANK.wrong(
     "root-mean-square",
     "The mean is not subtracted.",
     _plain(var="var = (x**2).mean(-1, keepdim=True)", normed="normed = x / torch.sqrt(var + self.eps)"),
+    "mean-not-subtracted",
 )
-BANK.wrong("no-eps", "ε is forgotten: 0 / 0 in a constant row.", _plain(normed="normed = (x - mean) / torch.sqrt(var)"))
 BANK.wrong(
-    "eps-squared", "The square of ε inside the root.", _plain(normed="normed = (x - mean) / (var + self.eps**2).sqrt()")
+    "no-eps",
+    "ε is forgotten: 0 / 0 in a constant row.",
+    _plain(normed="normed = (x - mean) / torch.sqrt(var)"),
+    "no-epsilon",
 )
-BANK.wrong("tiny-default", "Another ε unless one is given.", _plain(default="1e-12"))
-BANK.wrong("eps-fixed", "The argument eps is ignored.", _plain(eps="1e-5"))
+BANK.wrong(
+    "eps-squared",
+    "The square of ε inside the root.",
+    _plain(normed="normed = (x - mean) / (var + self.eps**2).sqrt()"),
+    "epsilon-squared",
+)
+BANK.wrong("tiny-default", "Another ε unless one is given.", _plain(default="1e-12"), "other-default-epsilon")
+BANK.wrong("eps-fixed", "The argument eps is ignored.", _plain(eps="1e-5"), "epsilon-fixed")
 BANK.wrong(
     "mean-deviation",
     "The mean absolute deviation for the root.",
     _plain(normed="normed = (x - mean) / ((x - mean).abs().mean(-1, keepdim=True) + self.eps)"),
+    "absolute-deviation",
 )
 BANK.wrong(
     "one-pass",
     "The mean of the squares minus the square of the mean, which loses its digits.",
     _plain(var="var = (x * x).mean(-1, keepdim=True) - mean * mean"),
+    "difference-of-means",
 )
 BANK.wrong(
     "centred-in-place",
@@ -186,6 +221,7 @@ BANK.wrong(
     _plain(
         mean="mean = x.mean(-1, keepdim=True).detach()", var="var = ((x - mean) ** 2).mean(-1, keepdim=True).detach()"
     ),
+    "statistics-detached",
 )
 BANK.wrong(
     "clamped-variance",
@@ -207,4 +243,5 @@ class LayerNorm(nn.Module):
         centred = x - x.mean(-1, keepdim=True)
         return self.gamma * centred / (centred.square().mean(-1, keepdim=True) + self.eps).sqrt() + self.beta
 """,
+    "parameters-not-trained",
 )

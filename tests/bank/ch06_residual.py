@@ -100,13 +100,14 @@ class Residual(nn.Module):
 
 # ----------------------------------------------------------------------------------------------------------- wrong
 
-BANK.wrong("always-post", "norm_first is ignored.", _plain(flag="False"))
-BANK.wrong("always-pre", "Pre-norm, whatever was asked for.", _plain(flag="True"))
-BANK.wrong("orders-exchanged", "norm_first means the other one.", _plain(flag="not norm_first"))
+BANK.wrong("always-post", "norm_first is ignored.", _plain(flag="False"), "always-post-norm")
+BANK.wrong("always-pre", "Pre-norm, whatever was asked for.", _plain(flag="True"), "always-pre-norm")
+BANK.wrong("orders-exchanged", "norm_first means the other one.", _plain(flag="not norm_first"), "orders-exchanged")
 BANK.wrong(
     "norm-of-the-branch",
     "Post-norm normalises what the sub-layer returns, and the sum stays as it is.",
     _plain(post="x + norm(self.dropout(sublayer(x)))"),
+    "norm-before-the-sum",
 )
 BANK.wrong(
     "path-normalised",
@@ -117,16 +118,19 @@ BANK.wrong(
     "x-overwritten",
     "x is overwritten by its norm, and added in that form.",
     _plain(before="x = norm(x) if self.norm_first else x", pre="x + self.dropout(sublayer(x))"),
+    "path-normalised",
 )
 BANK.wrong(
     "norm-behind-as-well",
     "Pre-norm with a norm behind the sum too.",
     _plain(pre="norm(x + self.dropout(sublayer(norm(x))))"),
+    "normalised-twice",
 )
 BANK.wrong(
     "no-path",
     "The residual path is missing.",
     _plain(pre="self.dropout(sublayer(norm(x)))", post="norm(self.dropout(sublayer(x)))"),
+    "nothing-added",
 )
 BANK.wrong(
     "branch-added-to-itself",
@@ -137,24 +141,33 @@ BANK.wrong(
     "dropout-of-the-sum",
     "Dropout after the addition.",
     _plain(pre="self.dropout(x + sublayer(norm(x)))", post="norm(self.dropout(x + sublayer(x)))"),
+    "dropout-on-the-sum",
 )
 BANK.wrong(
     "dropout-at-the-end",
     "Dropout behind the norm in post-norm.",
     _plain(post="self.dropout(norm(x + sublayer(x)))"),
+    "dropout-at-the-end",
 )
 BANK.wrong(
     "dropout-before-the-sublayer",
     "Dropout on what goes into the sub-layer.",
     _plain(pre="x + sublayer(self.dropout(norm(x)))", post="norm(x + sublayer(self.dropout(x)))"),
+    "dropout-before-the-sublayer",
 )
-BANK.wrong("no-dropout", "Dropout is forgotten.", _plain(pre="x + sublayer(norm(x))", post="norm(x + sublayer(x))"))
+BANK.wrong(
+    "no-dropout",
+    "Dropout is forgotten.",
+    _plain(pre="x + sublayer(norm(x))", post="norm(x + sublayer(x))"),
+    "no-dropout",
+)
 BANK.wrong(
     "always-dropping",
     "F.dropout without the flag: it drops in evaluation.",
     _plain(
         pre="x + F.dropout(sublayer(norm(x)), self.dropout.p)", post="norm(x + F.dropout(sublayer(x), self.dropout.p))"
     ),
+    "dropout-in-evaluation",
 )
 BANK.wrong(
     "rate-to-keep", "The rate is taken for the share that stays.", _plain(rate="1 - dropout if dropout else 0.0")
@@ -166,6 +179,7 @@ BANK.wrong(
         pre="x.add_(self.dropout(sublayer(norm(x.clone()))).detach()) + 0",
         post="norm(x.add_(self.dropout(sublayer(x.clone()))).clone())",
     ),
+    "changed-in-place",
 )
 BANK.wrong(
     "branch-in-place",
@@ -176,11 +190,13 @@ BANK.wrong(
         pre="y",
         post="norm(y)",
     ),
+    "changed-in-place",
 )
 BANK.wrong(
     "path-detached",
     "No gradient flows along the path.",
     _plain(pre="x.detach() + self.dropout(sublayer(norm(x)))", post="norm(x.detach() + self.dropout(sublayer(x)))"),
+    "path-cut",
 )
 BANK.wrong(
     "norm-kept",

@@ -40,34 +40,65 @@ BANK.right(
 
 # ----------------------------------------------------------------------------------------------------------- wrong
 
-BANK.wrong("upper", "The upper triangle.", _plain("return torch.ones(size, size, dtype=torch.bool).triu()"))
+BANK.wrong(
+    "upper", "The upper triangle.", _plain("return torch.ones(size, size, dtype=torch.bool).triu()"), "upper-triangle"
+)
 BANK.wrong(
     "true-is-closed",
     "True above the diagonal: what is closed.",
     _plain("return torch.ones(size, size, dtype=torch.bool).triu(1)"),
+    "mask-inverted",
 )
-BANK.wrong("strict", "Without the diagonal.", _plain("return torch.ones(size, size, dtype=torch.bool).tril(-1)"))
+BANK.wrong(
+    "strict",
+    "Without the diagonal.",
+    _plain("return torch.ones(size, size, dtype=torch.bool).tril(-1)"),
+    "diagonal-closed",
+)
 BANK.wrong(
     "strict-but-first",
     "Without the diagonal, and the first row mended.",
     _plain("mask = torch.ones(size, size, dtype=torch.bool).tril(-1)\n    mask[0, 0] = True\n    return mask"),
 )
-BANK.wrong("one-ahead", "One step into the future.", _plain("return torch.ones(size, size, dtype=torch.bool).tril(1)"))
-BANK.wrong("floats", "Ones and zeros as floats.", _plain("return torch.tril(torch.ones(size, size))"))
 BANK.wrong(
-    "integers", "Ones and zeros as integers.", _plain("i = torch.arange(size)\n    return (i <= i[:, None]).int()")
+    "one-ahead",
+    "One step into the future.",
+    _plain("return torch.ones(size, size, dtype=torch.bool).tril(1)"),
+    "one-step-ahead",
+)
+BANK.wrong(
+    "floats", "Ones and zeros as floats.", _plain("return torch.tril(torch.ones(size, size))"), "numbers-for-booleans"
+)
+BANK.wrong(
+    "integers",
+    "Ones and zeros as integers.",
+    _plain("i = torch.arange(size)\n    return (i <= i[:, None]).int()"),
+    "numbers-for-booleans",
 )
 BANK.wrong(
     "added-to-scores",
     "0 and −∞, to be added to scores.",
     _plain("return torch.full((size, size), float('-inf')).triu(1)"),
+    "additive-mask",
 )
-BANK.wrong("four-axes", "(1, 1, size, size).", _plain("return torch.ones(1, 1, size, size, dtype=torch.bool).tril()"))
 BANK.wrong(
-    "three-axes", "(1, size, size).", _plain("return torch.ones(size, size, dtype=torch.bool).tril().unsqueeze(0)")
+    "four-axes",
+    "(1, 1, size, size).",
+    _plain("return torch.ones(1, 1, size, size, dtype=torch.bool).tril()"),
+    "axes-added",
 )
-BANK.wrong("itself-only", "Each token sees itself alone.", _plain("return torch.eye(size, dtype=torch.bool)"))
-BANK.wrong("all-open", "Everything is open.", _plain("return torch.ones(size, size, dtype=torch.bool)"))
+BANK.wrong(
+    "three-axes",
+    "(1, size, size).",
+    _plain("return torch.ones(size, size, dtype=torch.bool).tril().unsqueeze(0)"),
+    "axes-added",
+)
+BANK.wrong(
+    "itself-only", "Each token sees itself alone.", _plain("return torch.eye(size, dtype=torch.bool)"), "only-itself"
+)
+BANK.wrong(
+    "all-open", "Everything is open.", _plain("return torch.ones(size, size, dtype=torch.bool)"), "nothing-hidden"
+)
 BANK.wrong(
     "cached",
     "The mask of the first call, cut from then on.",
@@ -84,5 +115,8 @@ BANK.wrong(
     ),
 )
 BANK.wrong(
-    "one-short", "One row and column too few.", _plain("return torch.ones(size - 1, size - 1, dtype=torch.bool).tril()")
+    "one-short",
+    "One row and column too few.",
+    _plain("return torch.ones(size - 1, size - 1, dtype=torch.bool).tril()"),
+    "one-short",
 )

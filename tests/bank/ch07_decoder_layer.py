@@ -179,6 +179,7 @@ BANK.wrong(
         pre2="x + drop(c(memory, y, y, memory_mask))[:, : x.size(1)]",
         post2="self.norm2(x + drop(c(memory, x, x, memory_mask))[:, : x.size(1)])",
     ),
+    "query-from-the-memory",
 )
 BANK.wrong(
     "memory-carried",
@@ -215,6 +216,7 @@ BANK.wrong(
     "memory-normalised",
     "Pre-norm normalises memory too.",
     _plain(pre2="x + drop(c(y, self.norm2(memory), self.norm2(memory), memory_mask))"),
+    "memory-normalised",
 )
 BANK.wrong(
     "memory-key-normalised",
@@ -235,6 +237,7 @@ BANK.wrong(
         post1="self.norm1(x + drop(f(x, x, x, memory_mask)))",
         post2="self.norm2(x + drop(c(x, memory, memory, target_mask)))",
     ),
+    "masks-exchanged",
 )
 BANK.wrong(
     "memory-mask-forgotten",
@@ -255,6 +258,7 @@ BANK.wrong(
     "cross-attention-left-out",
     "The cross-attention is never called.",
     _plain(pre2="x", post2="x"),
+    "cross-attention-left-out",
 )
 BANK.wrong(
     "cross-attention-first",
@@ -265,16 +269,19 @@ BANK.wrong(
         post1="self.norm1(x + drop(c(x, memory, memory, memory_mask)))",
         post2="self.norm2(x + drop(f(x, x, x, target_mask)))",
     ),
+    "cross-attention-first",
 )
 BANK.wrong(
     "self-attention-for-both",
     "The self-attention module also serves as cross-attention.",
     _plain(cross="self_attention"),
+    "self-attention-twice",
 )
 BANK.wrong(
     "second-norm-for-the-third",
     "norm2 serves the feed-forward too.",
     _plain(y3="self.norm2(x)", post3="self.norm2(x + drop(g(x)))"),
+    "norm2-twice",
 )
 BANK.wrong("norms-are-one", "norm3 is norm1.", _plain(norm3="self.norm1"))
 BANK.wrong(
@@ -292,6 +299,7 @@ BANK.wrong(
         post2="self.norm2(start + drop(c(x, memory, memory, memory_mask)))",
         post3="self.norm3(start + drop(g(x)))",
     ),
+    "paths-from-the-beginning",
 )
 BANK.wrong(
     "path-normalised",
@@ -301,14 +309,15 @@ BANK.wrong(
         pre2="y + drop(c(y, memory, memory, memory_mask))",
         pre3="y + drop(g(y))",
     ),
+    "path-normalised",
 )
 BANK.wrong(
     "cross-attention-without-path",
     "No path past the cross-attention.",
     _plain(pre2="drop(c(y, memory, memory, memory_mask))", post2="self.norm2(drop(c(x, memory, memory, memory_mask)))"),
 )
-BANK.wrong("always-post", "norm_first is ignored.", _plain(flag="False"))
-BANK.wrong("always-pre", "Always pre-norm.", _plain(flag="True"))
+BANK.wrong("always-post", "norm_first is ignored.", _plain(flag="False"), "always-post-norm")
+BANK.wrong("always-pre", "Always pre-norm.", _plain(flag="True"), "always-pre-norm")
 BANK.wrong(
     "dropout-of-the-sum",
     "Dropout after the addition, in the cross-attention's third.",
@@ -327,6 +336,7 @@ BANK.wrong(
     "memory-detached",
     "No gradient reaches memory.",
     _plain(before="memory = memory.detach()"),
+    "memory-detached",
 )
 BANK.wrong(
     "added-in-place",

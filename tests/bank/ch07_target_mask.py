@@ -69,16 +69,27 @@ BANK.right(
 
 # ----------------------------------------------------------------------------------------------------------- wrong
 
-BANK.wrong("or", "OR in place of AND.", _plain(result="real | causal"))
-BANK.wrong("added", "The sum of the masks, which is OR again.", _plain(result="(real.int() + causal.int()).bool()"))
-BANK.wrong("causal-only", "The padding is forgotten.", _plain(result="causal.expand(B, 1, T, T)"))
-BANK.wrong("padding-only", "The future is open.", _plain(result="real.expand(B, 1, T, T)"))
+BANK.wrong("or", "OR in place of AND.", _plain(result="real | causal"), "joined-by-or")
+BANK.wrong(
+    "added",
+    "The sum of the masks, which is OR again.",
+    _plain(result="(real.int() + causal.int()).bool()"),
+    "joined-by-or",
+)
+BANK.wrong("causal-only", "The padding is forgotten.", _plain(result="causal.expand(B, 1, T, T)"), "padding-open")
+BANK.wrong("padding-only", "The future is open.", _plain(result="real.expand(B, 1, T, T)"), "future-open")
 BANK.wrong(
     "queries-blocked-too",
     "The rows of padding queries are closed.",
     _plain(result="real & causal & real.transpose(-1, -2)"),
+    "padding-queries-closed",
 )
-BANK.wrong("queries-blocked", "Queries are closed in place of keys.", _plain(result="real.transpose(-1, -2) & causal"))
+BANK.wrong(
+    "queries-blocked",
+    "Queries are closed in place of keys.",
+    _plain(result="real.transpose(-1, -2) & causal"),
+    "queries-for-keys",
+)
 BANK.wrong(
     "padding-rows-opened",
     "The rows of padding queries are opened to all that came before.",
@@ -88,19 +99,45 @@ BANK.wrong(
     "padding-sees-itself",
     "The diagonal is opened, so that no row is empty.",
     _plain(result="(real & causal) | torch.eye(T, dtype=torch.bool)"),
+    "diagonal-opened",
 )
 BANK.wrong(
     "empty-rows-opened",
     "Rows in which nothing may be attended to are opened.",
     _plain(causal="real & torch.ones(T, T, dtype=torch.bool).tril()", result="causal | ~causal.any(-1, keepdim=True)"),
+    "empty-rows-opened",
 )
-BANK.wrong("strict", "A token does not see itself.", _plain(causal="torch.ones(T, T, dtype=torch.bool).tril(-1)"))
-BANK.wrong("upper", "The future instead of the past.", _plain(causal="torch.ones(T, T, dtype=torch.bool).triu()"))
-BANK.wrong("inverted", "True where it is closed.", _plain(result="~(real & causal)"))
-BANK.wrong("padding-inverted", "True at padding.", _plain(real="(token_ids == pad_id)[:, None, None, :]"))
-BANK.wrong("three-axes", "(B, T, T): the axis of heads is missing.", _plain(result="(real & causal).squeeze(1)"))
-BANK.wrong("numbers", "Ones and zeros in place of booleans.", _plain(result="(real & causal).float()"))
-BANK.wrong("zero-is-padding", "0 is padding, whatever pad_id is.", _plain(real="(token_ids != 0)[:, None, None, :]"))
+BANK.wrong(
+    "strict",
+    "A token does not see itself.",
+    _plain(causal="torch.ones(T, T, dtype=torch.bool).tril(-1)"),
+    "diagonal-closed",
+)
+BANK.wrong(
+    "upper",
+    "The future instead of the past.",
+    _plain(causal="torch.ones(T, T, dtype=torch.bool).triu()"),
+    "upper-triangle",
+)
+BANK.wrong("inverted", "True where it is closed.", _plain(result="~(real & causal)"), "mask-inverted")
+BANK.wrong(
+    "padding-inverted", "True at padding.", _plain(real="(token_ids == pad_id)[:, None, None, :]"), "padding-inverted"
+)
+BANK.wrong(
+    "three-axes",
+    "(B, T, T): the axis of heads is missing.",
+    _plain(result="(real & causal).squeeze(1)"),
+    "heads-missing",
+)
+BANK.wrong(
+    "numbers", "Ones and zeros in place of booleans.", _plain(result="(real & causal).float()"), "numbers-for-booleans"
+)
+BANK.wrong(
+    "zero-is-padding",
+    "0 is padding, whatever pad_id is.",
+    _plain(real="(token_ids != 0)[:, None, None, :]"),
+    "padding-id-fixed",
+)
 BANK.wrong(
     "one-mask-for-all",
     "The axes of batch and queries are mixed up: right for a batch of one only.",
