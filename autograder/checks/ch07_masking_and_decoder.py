@@ -4,7 +4,7 @@ A mask of another type or with other axes still has its entries looked at, as fa
 checks of their own.
 """
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import torch.nn.functional as F
@@ -104,8 +104,9 @@ def padding_mask_is_boolean_with_an_axis_for_heads_and_queries(student, rng):
     """The mask is boolean and (B, 1, 1, L), also for one sentence, one token and B = L; token_ids stay as they are."""
     batch, length = sizes(rng, 2, 3)
     for shape in ((batch, length), (1, length), (batch, 1), (length, length), (1, 1)):
-        ids = np.where(any_mask(rng, *shape) if shape[1] > 1 else True, _ids(rng, *shape, pad_id=0), 0)
-        got, after = student.run(PADDING, ids, 0, want=("output", "inputs"))
+        pad_id = int(rng.integers(1, 9))
+        ids = np.where(any_mask(rng, *shape) if shape[1] > 1 else True, _ids(rng, *shape, pad_id=pad_id), pad_id)
+        got, after = student.run(PADDING, ids, pad_id, want=("output", "inputs"))
         what = f"{PADDING} for token_ids {shape}"
         require_array(got, what)
         require(got.shape == (shape[0], 1, 1, shape[1]), f"{what} has shape {got.shape}, expected (B, 1, 1, L).")
@@ -244,6 +245,7 @@ def _linear(rng, d_model: int, kind: str = "linear", silent: int = 0):
 def _require_decoder(student, rng, norm_first: bool, order: str) -> None:
     for number in range(2):
         batch, target, source, d_model = _sizes(rng)
+        source = target if number else source  # as long as the target, memory can be taken for it without an error
         pairs, probes = _linear(rng, d_model)
         x, memory = normal(rng, batch, target, d_model), normal(rng, batch, source, d_model)
         state = norm_state(rng, d_model, 3)
@@ -269,9 +271,10 @@ def decoder_layer_can_be_pre_norm(student, rng):
 
 
 def _routes(student, rng, masks: bool):
-    """For both orders: the order, x, memory, the two masks, and what each attention was called with."""
-    for norm_first, order in ORDERS:
+    """For both orders, each with S ≠ T and S = T: the order, x, memory, the masks, and what each attention was given."""
+    for (norm_first, order), as_long in product(ORDERS, (False, True)):
         batch, target, source, d_model = _sizes(rng)
+        source = target if as_long else source
         _, probes = _linear(rng, d_model)
         x, memory = normal(rng, batch, target, d_model), normal(rng, batch, source, d_model)
         past, real = any_mask(rng, batch, 1, target, target), any_mask(rng, batch, 1, 1, source)
