@@ -94,7 +94,7 @@ def layer_norm_adds_epsilon_inside_the_root(student, rng):
         what = f"{OUTPUT}{init if eps is not None else f'({d_model})'} for standard deviations around √eps"
         got = student.run(NORM, x, init=init, state=state)
         expect(got, layer_norm(x, **state, eps=value), what, tolerance=5e-4)
-        x = np.repeat(np.float32([[0.0], [1.0], [rng.uniform(-2, 2)]]), d_model, axis=1)
+        x = np.repeat(np.array([[0.0], [1.0], [rng.uniform(-2, 2)]], dtype=np.float32), d_model, axis=1)
         got = student.run(NORM, x, init=init, state=state)
         want = np.broadcast_to(state["beta"], x.shape)
         expect(got, want, f"{OUTPUT} for rows of equal entries, which give beta,", tolerance=1e-3)
@@ -342,9 +342,8 @@ def _require_encoder(student, rng, norm_first: bool, order: str) -> None:
     for number in range(2):
         batch, length, d_model, attention, feed_forward = _encoder(rng)
         x, state = normal(rng, batch, length, d_model), norm_state(rng, d_model, 2)
-        init = (*_encoder_probes(attention, feed_forward), d_model)
-        if norm_first or number:
-            init += (0.0, norm_first)
+        order_given = (0.0, norm_first) if norm_first or number else ()
+        init = (*_encoder_probes(attention, feed_forward), d_model, *order_given)
         got = student.run(ENCODER, x, init=init, state=state)
         middle = residual(x, lambda t, f=attention: apply(f, t), norm_of(state, 1), norm_first)
         want = residual(middle, lambda t, f=feed_forward: apply(f, t), norm_of(state, 2), norm_first)

@@ -419,6 +419,11 @@ class RunningStatistics(RightNorm):
         return super().root(x) if self.training else (self.kept[1] + self.eps).sqrt()
 
 
+# An error in setting the parameters names the class, and learners' classes are called like the piece.
+for _slip in (ScalarParameters, ParametersWithoutAxis, ParametersCalledOtherwise):
+    _slip.__name__ = NORM
+
+
 # ----------------------------------------------------------------------------------------------------------- Residual
 
 RESIDUAL = "Residual"
@@ -864,6 +869,18 @@ class SecondPathFromTheBeginning(_Encoder):
 class HalvesSideBySide(_Encoder):
     def forward(self, x, mask=None):
         self.paths[0](x, lambda t: self.attend(t, mask), self.norm1)
+        return self.paths[1](x, self.feed_forward, self.norm2)
+
+
+@misconception(
+    ENCODER,
+    "result-added-to-itself",
+    "The attention's result is added to itself, as x was overwritten: add it to x.",
+)
+class AttentionAddedToItself(_Encoder):
+    def forward(self, x, mask=None):
+        t = self.paths[0].drop(self.attend(self.norm1(x) if self.norm_first else x, mask))
+        x = t + t if self.norm_first else self.norm1(t + t)
         return self.paths[1](x, self.feed_forward, self.norm2)
 
 
