@@ -65,13 +65,20 @@ def classes_from_the_width(token_ids, table):
     return (token_ids[..., None] == torch.arange(table.size(1))).to(table.dtype) @ table
 
 
-@misconception(
-    LOOKUP,
+LAST_ROW = (
     "last-row-unreachable",
     "The last id finds no row of its own: there are V classes, 0 to V − 1, and arange(V) ends there by itself.",
 )
+
+
+@misconception(LOOKUP, *LAST_ROW)
 def last_row_unreachable(token_ids, table):
     return (token_ids[..., None] == torch.arange(table.size(0) - 1)).to(table.dtype) @ table[:-1]
+
+
+@misconception(LOOKUP, *LAST_ROW)
+def last_row_taken_for_the_one_before(token_ids, table):
+    return table[token_ids.clamp(max=table.size(0) - 2)]
 
 
 @misconception(LOOKUP, "one-hot-returned", "The one-hot vectors themselves come back: multiply them with the table.")
@@ -85,7 +92,7 @@ def one_hot_returned(token_ids, table):
     "The rows of a sequence are added to one: multiply before you sum anything, each id has a vector of its own.",
 )
 def bag_of_words(token_ids, table):
-    return (_one_hot(token_ids, table).sum(-2) if token_ids.dim() else _one_hot(token_ids, table)) @ table
+    return _one_hot(token_ids, table).sum(-2) @ table
 
 
 @misconception(

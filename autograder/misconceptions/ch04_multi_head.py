@@ -179,12 +179,20 @@ def assert_for_value_error(x, num_heads):
     return _split(x, num_heads)
 
 
-@misconception(
-    "split_heads", "error-without-numbers", "The ValueError says nothing: name the width and num_heads in it."
-)
-def error_without_numbers(x, num_heads):
+NO_NUMBERS = "error-without-numbers", "The ValueError names no number: put the width and num_heads into its message."
+
+
+@misconception("split_heads", *NO_NUMBERS)
+def error_without_message(x, num_heads):
     if x.size(-1) % num_heads:
         raise ValueError
+    return _split(x, num_heads)
+
+
+@misconception("split_heads", *NO_NUMBERS)
+def error_without_numbers(x, num_heads):
+    if x.size(-1) % num_heads:
+        raise ValueError("d_model must be divisible by num_heads")
     return _split(x, num_heads)
 
 
@@ -686,6 +694,12 @@ class MaskInverted(_MultiHead):
 class MaskInvertedWithLargeFill(_MultiHead):
     def block(self, scores, mask):
         return scores.masked_fill(mask, -1e9)
+
+
+@misconception(MHA, "mask-inverted", "The mask is taken the wrong way round: True means may attend.")
+class MaskInvertedForPyTorch(_MultiHead):
+    def attend(self, q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, None if mask is None else ~mask)
 
 
 @misconception(MHA, "mask-after-softmax", "The mask is applied after the softmax: set blocked scores to −∞ before it.")
