@@ -163,9 +163,9 @@ BANK.wrong(
     _plain(attention="num_layers * 3 * 4 * (d_model**2 + num_heads * (d_model / num_heads))"),
 )
 BANK.wrong(
-    "int32",
+    "numpy-integers",
     "Counted in NumPy's integers, which overflow.",
-    _plain(embedding="int(np.int64(vocab_size) * np.int64(d_model))"),
+    _plain(embedding="int(np.prod(np.array([vocab_size % 2**63, d_model % 2**63])))"),
 )
 BANK.wrong(
     "powers-of-floats",
