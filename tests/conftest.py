@@ -21,7 +21,8 @@ def pytest_itemcollected(item):
     Marked as soon as it is collected: by ``pytest_collection_modifyitems`` xdist has looked for groups already.
     """
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    piece = getattr(parameters.get("entry"), "piece", None) or parameters.get("piece")
+    pieces = [getattr(parameters.get(name), "piece", None) for name in ("entry", "mistake")] + [parameters.get("piece")]
+    piece = next((piece for piece in pieces if isinstance(piece, str)), None)
     group = SHARED.get(item.path.parent.name) or SHARED.get(item.path.name) or piece or str(item.path)
     item.add_marker(pytest.mark.xdist_group(group))
 
