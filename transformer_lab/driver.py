@@ -436,13 +436,15 @@ def _live_inputs(values: list, probes: dict[str, _LiveProbe]) -> list:
 
 
 def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Module:
-    """The module in the dtype of its float inputs, or of its state where it takes none, such as ids; state and mode set."""
-    given = [v.dtype for v in inputs if isinstance(v, Tensor)] + [
-        torch.from_numpy(np.empty(0, v.dtype)).dtype for v in state.values()
-    ]
-    floats = [dtype for dtype in given if dtype.is_floating_point]
+    """The module in the dtype of its float inputs, with state and mode set.
+
+    A module without float inputs, such as one that takes ids, is left as it was made, or made double for a state in float64.
+    """
+    floats = [v.dtype for v in inputs if isinstance(v, Tensor) and v.is_floating_point()]
     if floats:
         module = module.to(floats[0])
+    elif any(value.dtype == np.float64 for value in state.values()):
+        module = module.double()
     for name, value in state.items():
         target = module
         for part in name.split("."):

@@ -279,6 +279,20 @@ def test_a_module_without_float_inputs_takes_the_dtype_of_its_state(rng):
     assert run({"A": Affine}, "A", x, init=[3, 2], state={"first.bias": np.ones(2)}).dtype == np.float32
 
 
+def test_a_module_without_float_inputs_keeps_what_it_has_in_another_dtype():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3, 4))
+            self.register_buffer("shift", torch.zeros(4, dtype=torch.float64))
+
+        def forward(self, ids):
+            return self.weight[ids] + self.shift
+
+    state = {"weight": np.ones((3, 4), dtype=np.float32)}
+    assert run({"S": Shifted}, "S", np.array([2]), init=[], state=state).dtype == np.float64
+
+
 def test_initial_state_is_that_before_the_given_one():
     state = {"first.weight": np.zeros((2, 3))}
     initial = run({"A": Affine}, "A", init=[3, 2], state=state, want="initial_state")
