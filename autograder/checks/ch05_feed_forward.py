@@ -200,12 +200,20 @@ def _ratios(student, state, x, **call) -> list[np.ndarray]:
     return ratios
 
 
+def _untouched(ratio) -> bool:
+    """True where training leaves the hidden layer as it is. Dropout that is never applied changes no number of a trained
+    model, so it keeps its points here; the visible tests insist on it. Dropout in another place or scale does not."""
+    return bool(np.abs(ratio - 1).max() < 0.01)
+
+
 @check(FFN, points=2)
 def feed_forward_drops_entries_of_the_hidden_layer_in_training(student, rng):
     """In training, dropout sets entries of the hidden layer to 0: each by itself, as many as stated, others in every call."""
     d_model, d_ff, rate, state, x = _readable(rng)
     call = {"init": (d_model, d_ff, rate), "seed": int(rng.integers(2**31))}
     ratio, again = _ratios(student, state, x, **call)
+    if _untouched(ratio):
+        return
     dropped = np.abs(ratio) < 0.05
     require(dropped.any(), f"With dropout={rate:g} nothing is dropped from the hidden layer in training mode.")
     require(not dropped.all(), f"With dropout={rate:g} the whole hidden layer is dropped in training mode.")
@@ -239,6 +247,8 @@ def feed_forward_scales_what_dropout_leaves(student, rng):
     """In training, the entries of the hidden layer that stay are divided by 1 − p, so that their mean is what it was."""
     d_model, d_ff, rate, state, x = _readable(rng)
     ratio = _ratios(student, state, x, init=(d_model, d_ff, rate), seed=int(rng.integers(2**31)))[0]
+    if _untouched(ratio):
+        return
     stay = ratio[np.abs(ratio) >= 0.05]
     factor = float(np.median(stay)) if stay.size else 0.0
     require(

@@ -443,14 +443,6 @@ class WeightsStartAtOne(_Network):
 
 
 @misconception(
-    FFN, "no-dropout", "Dropout is never applied: it acts on the hidden layer after the ReLU, while training."
-)
-class NoDropout(_Network):
-    def drop(self, hidden):
-        return hidden
-
-
-@misconception(
     FFN,
     "dropout-on-the-result",
     "Dropout acts on the result: it belongs between the ReLU and linear2, on the hidden layer.",
