@@ -480,7 +480,7 @@ class DropoutOnTheInputToo(_Network):
 @misconception(
     FFN,
     "dropout-in-evaluation",
-    "Dropout also acts in evaluation mode: use an nn.Dropout module, or hand training=self.training to the function.",
+    "Dropout acts in evaluation mode: use an nn.Dropout module, or hand training=self.training to the function.",
 )
 class DropoutInEvaluation(_Network):
     def drop(self, hidden):
@@ -489,8 +489,8 @@ class DropoutInEvaluation(_Network):
 
 @misconception(
     FFN,
-    "dropout-in-evaluation-only",
-    "Dropout acts in evaluation and not in training: the function's third argument is training, so not `not self.training`.",
+    "dropout-in-evaluation",
+    "Dropout acts in evaluation mode: use an nn.Dropout module, or hand training=self.training to the function.",
 )
 class DropoutInEvaluationOnly(_Network):
     def drop(self, hidden):
