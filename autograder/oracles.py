@@ -27,6 +27,11 @@ def attention(q, k, v, mask=None) -> tuple[np.ndarray, np.ndarray]:
     return weights @ v, weights
 
 
+def distinct_sizes(rng, count: int, low: int = 2, high: int = 9) -> list[int]:
+    """``count`` sizes, no two alike."""
+    return [int(size) for size in rng.permutation(np.arange(low, high))[:count]]
+
+
 def normal(rng, *shape, scale=1.0, dtype=np.float32) -> np.ndarray:
     return (rng.normal(size=shape) * scale).astype(dtype)
 

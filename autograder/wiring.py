@@ -12,11 +12,6 @@ from autograder.oracles import normal
 ORDERS = ((False, "post-norm"), (True, "pre-norm"))
 
 
-def sizes(rng, count: int, low: int = 2, high: int = 9) -> list[int]:
-    """``count`` sizes, no two alike."""
-    return [int(size) for size in rng.permutation(np.arange(low, high))[:count]]
-
-
 def layer_norm(x, gamma=1.0, beta=0.0, eps=1e-5) -> np.ndarray:
     """γ (x − μ) / √(σ² + ε) + β over the last axis, with the biased variance, in float64."""
     x = np.asarray(x, np.float64)

@@ -3,18 +3,13 @@
 import numpy as np
 
 from autograder.compare import expect, require, require_array
-from autograder.oracles import normal, require_dtype
+from autograder.oracles import distinct_sizes, normal, require_dtype
 from autograder.registry import check
 from autograder.student import StudentError
 from transformer_lab.driver import cotangent
 
 #: A row is taken out, not computed: only softened or rounded one-hot vectors are further away.
 EXACT = 1e-6
-
-
-def _sizes(rng, count: int, low: int = 2, high: int = 8) -> list[int]:
-    """``count`` sizes, no two alike."""
-    return [int(size) for size in rng.permutation(np.arange(low, high))[:count]]
 
 
 def row_gradients(ids, shape: tuple[int, int], scale: float = 1.0) -> np.ndarray:
@@ -34,7 +29,7 @@ def _lookup(rng, vocab: int, d_model: int, shape, dtype=np.float32):
 @check("one_hot_lookup", points=2)
 def lookup_takes_out_the_row_of_each_id(student, rng):
     """Each id of a batch (B, L) gets its own row of the table, whether V is larger or smaller than D."""
-    batch, length = _sizes(rng, 2)
+    batch, length = distinct_sizes(rng, 2, high=8)
     for vocab, d_model in ((13, 9), (10, 15), (int(rng.integers(20, 30)), int(rng.integers(16, 20)))):
         ids, table = _lookup(rng, vocab, d_model, (batch, length))
         got = student.run("one_hot_lookup", ids, table)
@@ -44,7 +39,7 @@ def lookup_takes_out_the_row_of_each_id(student, rng):
 @check("one_hot_lookup", points=1)
 def lookup_takes_ids_of_any_shape(student, rng):
     """One id alone, shape (), a sequence (L,), a batch, more axes and axes of size 1; the first and the last id are reached."""
-    batch, length, more = _sizes(rng, 3)
+    batch, length, more = distinct_sizes(rng, 3, high=8)
     for shape in ((), (length,), (1,), (batch, 1), (1, length), (more, batch, length)):
         ids, table = _lookup(rng, 11, 9, shape)
         got = student.run("one_hot_lookup", ids, table)
@@ -82,7 +77,7 @@ def lookup_sums_the_gradients_of_equal_ids(student, rng):
 @check("one_hot_lookup", points=1)
 def lookup_keeps_dtypes_and_leaves_its_inputs_alone(student, rng):
     """float64 stays float64; ids and table stay as they are; a second call looks up in its own table."""
-    batch, length = _sizes(rng, 2)
+    batch, length = distinct_sizes(rng, 2, high=8)
     for dtype in (np.float32, np.float64):
         ids, table = _lookup(rng, 11, 9, (batch, length), dtype)
         table *= 3  # rows of a length that some would cut down
@@ -133,7 +128,7 @@ def token_embedding_takes_ids_of_any_shape(student, rng):
     """A sequence (L,), a batch (B, L), further axes in front, lengths of 1; widths of 1 and beyond V."""
     vocab, _, table = _table(rng)
     one, wide = (normal(rng, vocab, width) for width in (1, vocab + 3))
-    batch, length, more = _sizes(rng, 3)
+    batch, length, more = distinct_sizes(rng, 3, high=8)
     for given, shape in (
         (table, (length,)),
         (table, (1,)),

@@ -7,15 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from autograder.compare import CheckFailed, expect, require
-from autograder.oracles import any_mask, attention, gradients, normal, require_dtype
+from autograder.oracles import any_mask, attention, distinct_sizes, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Same, Strided, StudentError
 from transformer_lab.driver import cotangent
-
-
-def _sizes(rng, count: int, low: int = 2, high: int = 8) -> list[int]:
-    """``count`` sizes, no two alike."""
-    return [int(size) for size in rng.permutation(np.arange(low, high))[:count]]
 
 
 def _refusal(student, piece, *inputs, **call) -> StudentError | None:
@@ -41,7 +36,7 @@ def split(x, num_heads: int) -> np.ndarray:
 def split_heads_gives_every_head_its_columns(student, rng):
     """Head i gets the columns iK … (i+1)K − 1 of every token, and the axes are (B, H, L, K)."""
     for _ in range(3):
-        batch, length, heads, width = _sizes(rng, 4)
+        batch, length, heads, width = distinct_sizes(rng, 4, high=8)
         x = normal(rng, batch, length, heads * width)
         expect(student.run("split_heads", x, heads), split(x, heads), f"split_heads of x {x.shape} into {heads} heads")
 
@@ -49,7 +44,7 @@ def split_heads_gives_every_head_its_columns(student, rng):
 @check("split_heads", points=1)
 def split_heads_takes_every_number_of_heads(student, rng):
     """One head, as many heads as columns, one sentence, one token, and x whose numbers lie transposed in memory."""
-    batch, length, heads, width = _sizes(rng, 4)
+    batch, length, heads, width = distinct_sizes(rng, 4, high=8)
     d_model = heads * width
     for size, number in (
         ((batch, length, d_model), 1),
@@ -89,7 +84,7 @@ def split_heads_refuses_a_width_that_does_not_divide(student, rng):
 @check("split_heads", points=1)
 def split_heads_is_differentiable_and_leaves_its_input_alone(student, rng):
     """Every gradient arrives at the number it belongs to; float64 is kept; x stays as it was; a second call is right too."""
-    batch, length, heads, width = _sizes(rng, 4)
+    batch, length, heads, width = distinct_sizes(rng, 4, high=8)
     for dtype in (np.float32, np.float64):
         x, other = (normal(rng, batch, length, heads * width, dtype=dtype) for _ in range(2))
         got, then, after = student.run("split_heads", x, heads, then=(other, heads), want=("output", "then", "inputs"))
@@ -115,14 +110,14 @@ def merge(x) -> np.ndarray:
 def merge_heads_puts_the_heads_side_by_side(student, rng):
     """Token l gets head 0's K numbers for it, then head 1's, and so on: (B, H, L, K) → (B, L, H·K)."""
     for _ in range(3):
-        x = normal(rng, *_sizes(rng, 4))
+        x = normal(rng, *distinct_sizes(rng, 4, high=8))
         expect(student.run("merge_heads", x), merge(x), f"merge_heads of x {x.shape}")
 
 
 @check("merge_heads", points=1)
 def merge_heads_takes_sizes_of_one_and_views(student, rng):
     """One sentence, one head, one token or one column each, and x whose numbers lie transposed in memory."""
-    sizes = _sizes(rng, 4)
+    sizes = distinct_sizes(rng, 4, high=8)
     for axis in range(4):
         x = normal(rng, *sizes[:axis], 1, *sizes[axis + 1 :])
         expect(student.run("merge_heads", x), merge(x), f"merge_heads of x {x.shape}")
@@ -134,7 +129,7 @@ def merge_heads_takes_sizes_of_one_and_views(student, rng):
 @check("merge_heads", points=1)
 def merge_heads_is_differentiable_and_leaves_its_input_alone(student, rng):
     """Every gradient arrives at the number it belongs to; float64 is kept; x stays as it was; a second call is right too."""
-    batch, heads, length, width = _sizes(rng, 4)
+    batch, heads, length, width = distinct_sizes(rng, 4, high=8)
     for dtype in (np.float32, np.float64):
         x, other = (normal(rng, batch, heads, length, width, dtype=dtype) for _ in range(2))
         got, then, after = student.run("merge_heads", x, then=(other,), want=("output", "then", "inputs"))
@@ -201,7 +196,7 @@ def pytorchs(num_heads: int, mask=None):
 def _multi_head(rng):
     """Batch, queries T, keys S, (D, H) and the eight parameters. No two sizes are alike, the head width K among them."""
     while True:
-        batch, queries, keys, heads, width = _sizes(rng, 5)
+        batch, queries, keys, heads, width = distinct_sizes(rng, 5, high=8)
         d_model = heads * width
         if d_model not in (batch, queries, keys):
             break

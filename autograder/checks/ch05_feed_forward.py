@@ -4,18 +4,13 @@ import numpy as np
 import torch.nn.functional as F
 
 from autograder.compare import expect, require, require_array
-from autograder.oracles import gradients, normal
+from autograder.oracles import distinct_sizes, gradients, normal
 from autograder.registry import check
 from autograder.student import Strided, StudentError
 from transformer_lab.driver import Opaque
 
 FFN = "PositionwiseFeedForward"
 NAMES = ("linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias")
-
-
-def _sizes(rng, count: int, low: int = 2, high: int = 10) -> list[int]:
-    """``count`` sizes, no two alike."""
-    return [int(size) for size in rng.permutation(np.arange(low, high))[:count]]
 
 
 def _state(rng, d_model: int, d_ff: int, dtype=np.float32) -> dict[str, np.ndarray]:
@@ -59,7 +54,7 @@ def _what(init, x) -> str:
 def feed_forward_gives_every_token_the_formula(student, rng):
     """Every token of a batch (B, L, D) gets W₂ max(0, W₁x + b₁) + b₂, with a hidden layer wider and narrower than D."""
     for wider in (True, False):
-        batch, length, *widths = _sizes(rng, 4)
+        batch, length, *widths = distinct_sizes(rng, 4, high=10)
         d_model, d_ff = sorted(widths, reverse=not wider)
         x, state = normal(rng, batch, length, d_model), _state(rng, d_model, d_ff)
         init = (d_model, d_ff)
@@ -69,7 +64,7 @@ def feed_forward_gives_every_token_the_formula(student, rng):
 @check(FFN, points=1)
 def feed_forward_takes_any_leading_axes(student, rng):
     """One token (D,), a sentence, a batch, more axes; axes of one; widths of one, and a hidden layer as wide as the token."""
-    batch, length, heads, d_model, d_ff = _sizes(rng, 5)
+    batch, length, heads, d_model, d_ff = distinct_sizes(rng, 5, high=10)
     for shape, inside in (
         ((batch, length, d_model), d_model),
         ((d_model, d_model), d_model),
@@ -93,7 +88,7 @@ def feed_forward_takes_any_leading_axes(student, rng):
 @check(FFN, points=1)
 def feed_forward_treats_every_position_alike(student, rng):
     """Tokens that change places take their results with them, and a token's result does not depend on its neighbours."""
-    batch, length, d_model, d_ff = _sizes(rng, 4, low=3)
+    batch, length, d_model, d_ff = distinct_sizes(rng, 4, low=3, high=10)
     init, state = (d_model, d_ff), _state(rng, d_model, d_ff)
     x = normal(rng, batch, length, d_model)
     whole = student.run(FFN, x, init=init, state=state)
@@ -139,7 +134,7 @@ def feed_forward_cuts_the_hidden_layer_at_zero_and_nothing_else(student, rng):
 @check(FFN, points=1)
 def feed_forward_has_exactly_two_linear_layers(student, rng):
     """linear1 (d_ff, D) and linear2 (D, d_ff) with their biases are all that is learnt and saved, drawn as nn.Linear does."""
-    d_model, d_ff = _sizes(rng, 2, low=3)
+    d_model, d_ff = distinct_sizes(rng, 2, low=3, high=10)
     want = ("parameter_shapes", "buffer_shapes", "initial_state")
     for init in ((d_model, d_ff), (d_ff, d_model, 0.2)):
         shapes, buffers, initial = student.run(FFN, init=init, want=want)
@@ -261,7 +256,7 @@ def feed_forward_scales_what_dropout_leaves(student, rng):
 @check(FFN, points=1)
 def feed_forward_drops_nothing_in_evaluation(student, rng):
     """In evaluation nothing is dropped or scaled, whatever dropout is; without dropout, training and evaluation agree."""
-    batch, length, d_model, d_ff = _sizes(rng, 4, low=4)
+    batch, length, d_model, d_ff = distinct_sizes(rng, 4, low=4, high=10)
     x, state = normal(rng, batch, length, d_model), _state(rng, d_model, d_ff)
     call = {"state": state, "seed": int(rng.integers(2**31))}
     without = student.run(FFN, x, init=(d_model, d_ff, 0.0), **call)
@@ -280,7 +275,7 @@ def feed_forward_drops_nothing_in_evaluation(student, rng):
 def feed_forward_sends_gradients_to_its_input(student, rng):
     """The gradient of x is that of the formula, in training mode too."""
     for mode in ("eval", "train"):
-        batch, length, d_model, d_ff = _sizes(rng, 4)
+        batch, length, d_model, d_ff = distinct_sizes(rng, 4, high=10)
         x, state = normal(rng, batch, length, d_model), _state(rng, d_model, d_ff)
         call = {"init": (d_model, d_ff), "state": state, "mode": mode}
         grad = student.run(FFN, x, want="input_grads", **call)[0]
@@ -292,7 +287,7 @@ def feed_forward_sends_gradients_to_its_input(student, rng):
 def feed_forward_trains_all_its_parameters(student, rng):
     """Gradients reach weight and bias of both layers, in training mode too."""
     for mode in ("train", "eval"):
-        batch, length, d_model, d_ff = _sizes(rng, 4)
+        batch, length, d_model, d_ff = distinct_sizes(rng, 4, high=10)
         x, state = normal(rng, batch, length, d_model), _state(rng, d_model, d_ff)
         grads = student.run(FFN, x, init=(d_model, d_ff), state=state, mode=mode, want="parameter_grads")
         for name, want in zip(NAMES, gradients(_pytorchs, x, *state.values())[1:], strict=True):
@@ -303,7 +298,7 @@ def feed_forward_trains_all_its_parameters(student, rng):
 @check(FFN, points=1)
 def feed_forward_leaves_its_input_alone(student, rng):
     """x stays as it was, also in training with dropout; a second call sees its own input only; float64 is right too."""
-    batch, length, d_model, d_ff = _sizes(rng, 4)
+    batch, length, d_model, d_ff = distinct_sizes(rng, 4, high=10)
     for mode in ("eval", "train"):
         x, state = normal(rng, batch, length, d_model), _state(rng, d_model, d_ff)
         call = {"init": (d_model, d_ff, 0.3), "state": state, "mode": mode}

@@ -8,7 +8,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from autograder.compare import CheckFailed, expect, require, require_array
-from autograder.oracles import any_mask, gradients, normal, require_dtype
+from autograder.oracles import any_mask, distinct_sizes, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Probe
 from autograder.wiring import (
@@ -26,7 +26,6 @@ from autograder.wiring import (
     require_mask,
     require_norms,
     residual,
-    sizes,
 )
 
 # ---------------------------------------------------------------------------------------------------------- LayerNorm
@@ -45,7 +44,7 @@ def _tokens(rng, *shape, dtype=np.float32) -> np.ndarray:
 def layer_norm_takes_mean_and_variance_of_each_token(student, rng):
     """A new layer brings each token of (L, D) to mean 0 and variance 1, dividing by D, and not by D − 1."""
     for _ in range(3):
-        length, d_model = sizes(rng, 2, 3)
+        length, d_model = distinct_sizes(rng, 2, 3)
         x = _tokens(rng, length, d_model)
         expect(student.run(NORM, x, init=(d_model,)), layer_norm(x), f"{OUTPUT}({d_model}) for x {x.shape}")
 
@@ -53,7 +52,7 @@ def layer_norm_takes_mean_and_variance_of_each_token(student, rng):
 @check(NORM, points=1)
 def layer_norm_takes_any_number_of_axes(student, rng):
     """Only the last axis is averaged over: one token (D,), a sequence, a batch (B, L, D), and heads (B, H, L, D)."""
-    d_model, *leading = sizes(rng, 4, 3)
+    d_model, *leading = distinct_sizes(rng, 4, 3)
     state = features(rng, d_model)
     for count in range(4):
         x = _tokens(rng, *leading[:count], d_model)
@@ -68,7 +67,7 @@ def layer_norm_takes_any_number_of_axes(student, rng):
 def layer_norm_gives_each_feature_gain_and_offset(student, rng):
     """Where gamma is 1 and beta is 0 it gives n: with other ones it gives gamma · n + beta, feature by feature."""
     for leading in (1, 2):
-        *shape, d_model = sizes(rng, leading + 1, 3)
+        *shape, d_model = distinct_sizes(rng, leading + 1, 3)
         x, state = _tokens(rng, *shape, d_model), features(rng, d_model)
         none = {"gamma": np.ones(d_model, np.float32), "beta": np.zeros(d_model, np.float32)}
         plain = student.run(NORM, x, init=(d_model,), state=none)
@@ -85,7 +84,7 @@ def layer_norm_gives_each_feature_gain_and_offset(student, rng):
 def layer_norm_adds_epsilon_inside_the_root(student, rng):
     """Rows of tiny variance and rows without any, with the default eps = 1e-5 and with another."""
     for eps in (float(rng.uniform(1e-3, 1e-2)), 1e-5, None):
-        length, d_model = sizes(rng, 2, 3)
+        length, d_model = distinct_sizes(rng, 2, 3)
         init = (d_model,) if eps is None else (d_model, eps)
         state = features(rng, d_model)
         value = 1e-5 if eps is None else eps
@@ -104,7 +103,7 @@ def layer_norm_adds_epsilon_inside_the_root(student, rng):
 def layer_norm_keeps_its_digits_far_from_zero(student, rng):
     """The result stays right where the mean of a row is a thousand times its standard deviation, in float32."""
     for scale in (1.0, 20.0):
-        length, d_model = sizes(rng, 2, 6, 20)
+        length, d_model = distinct_sizes(rng, 2, 6, 20)
         signs = rng.choice([-1, 1], size=(length, 1))
         x = (scale * (1000 * signs + rng.normal(size=(length, d_model)))).astype(np.float32)
         got = student.run(NORM, x, init=(d_model,))
@@ -115,7 +114,7 @@ def layer_norm_keeps_its_digits_far_from_zero(student, rng):
 @check(NORM, points=1)
 def layer_norm_passes_gradients_on(student, rng):
     """The gradients of x, through the mean and the variance too, of gamma and of beta are those of PyTorch's layer norm."""
-    batch, length, d_model = sizes(rng, 3, 4)
+    batch, length, d_model = distinct_sizes(rng, 3, 4)
     x, state = _tokens(rng, batch, length, d_model), features(rng, d_model)
     inputs, parameters = student.run(
         NORM, x, init=(d_model,), state=state, mode="train", want=("input_grads", "parameter_grads")
@@ -134,7 +133,7 @@ def layer_norm_passes_gradients_on(student, rng):
 @check(NORM, points=1)
 def layer_norm_has_gamma_and_beta(student, rng):
     """All that is trained and saved is gamma (D,), ones at the start, and beta (D,), zeros at the start."""
-    for d_model in sizes(rng, 2):
+    for d_model in distinct_sizes(rng, 2):
         shapes, names, buffers, initial = student.run(
             NORM, init=(d_model,), want=("parameter_shapes", "state_names", "buffer_shapes", "initial_state")
         )
@@ -156,7 +155,7 @@ def layer_norm_has_gamma_and_beta(student, rng):
 def layer_norm_keeps_nothing_from_call_to_call(student, rng):
     """Training and evaluation do the same, every call sees its own x only, x stays as it was, float64 is kept."""
     for dtype in (np.float32, np.float64):
-        batch, length, d_model = sizes(rng, 3, 3)
+        batch, length, d_model = distinct_sizes(rng, 3, 3)
         for mode in ("train", "eval"):
             x, other = _tokens(rng, batch, length, d_model, dtype=dtype), _tokens(rng, length + 1, d_model, dtype=dtype)
             got, again, then, after = student.run(
@@ -180,7 +179,7 @@ RESIDUAL = "Residual"
 
 def _require_residual(student, rng, norm_first: bool, order: str) -> None:
     for leading in (2, 1, 0):
-        *shape, d_model = sizes(rng, leading + 1)
+        *shape, d_model = distinct_sizes(rng, leading + 1)
         x, sublayer, norm = normal(rng, *shape, d_model), maps(rng, d_model), maps(rng, d_model)
         inits = ((0.0, norm_first), *(((), (0.0,)) if not norm_first else ()))
         for init in inits:
@@ -207,7 +206,7 @@ def residual_can_be_pre_norm(student, rng):
 def residual_calls_each_once_and_keeps_neither(student, rng):
     """sublayer and norm are called once with one tensor, others may be given the next time, and nothing is saved."""
     for norm_first, order in ORDERS:
-        length, d_model = sizes(rng, 2)
+        length, d_model = distinct_sizes(rng, 2)
         x, other = normal(rng, length, d_model), normal(rng, length, d_model)
         pairs = {name: maps(rng, d_model) for name in ("sublayer", "norm", "another sublayer", "another norm")}
         probes = [Probe("linear", name, *pair) for name, pair in pairs.items()]
@@ -274,7 +273,7 @@ def residual_drops_what_the_sublayer_returns(student, rng):
 def residual_drops_nothing_in_evaluation(student, rng):
     """In evaluation mode nothing is dropped and nothing rescaled, nor is it in training mode when dropout is 0."""
     for norm_first, _ in ORDERS:
-        batch, length, d_model = sizes(rng, 3)
+        batch, length, d_model = distinct_sizes(rng, 3)
         x, sublayer, norm = normal(rng, batch, length, d_model), maps(rng, d_model), maps(rng, d_model)
         probes = Probe("linear", "sublayer", *sublayer), Probe("linear", "norm", *norm)
         plain = student.run(RESIDUAL, x, *probes, init=(0.0, norm_first))
@@ -290,7 +289,7 @@ def residual_leaves_x_alone_and_passes_gradients_on(student, rng):
     """x stays as it was even where a callable hands it back, float64 is kept, and gradients flow through both summands."""
     for norm_first, order in ORDERS:
         for dtype in (np.float32, np.float64):
-            length, d_model = sizes(rng, 2)
+            length, d_model = distinct_sizes(rng, 2)
             x = normal(rng, length, d_model, dtype=dtype)
             for rate in (0.0, 0.5):
                 got, after = student.run(
@@ -330,7 +329,7 @@ ENCODER = "EncoderLayer"
 
 def _encoder(rng, silent: int = 0):
     """B, L and D, all different, and the maps of the two sub-layers."""
-    batch, length, d_model = sizes(rng, 3, 3)
+    batch, length, d_model = distinct_sizes(rng, 3, 3)
     return batch, length, d_model, maps(rng, d_model, silent), maps(rng, d_model, silent)
 
 
@@ -397,7 +396,7 @@ def encoder_layer_hands_tokens_and_mask_to_attention(student, rng):
 @check(ENCODER, points=1)
 def encoder_layer_has_two_norms_of_its_own(student, rng):
     """Its state is that of self_attention, feed_forward, norm1 and norm2, under these names, and nothing is shared."""
-    d_model = sizes(rng, 1)[0]
+    d_model = distinct_sizes(rng, 1)[0]
     probes = [Probe("layer", name, *maps(rng, d_model)) for name in ("self_attention", "feed_forward")]
     require_norms(student, ENCODER, probes, d_model, 2)
 

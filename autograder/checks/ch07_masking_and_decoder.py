@@ -10,7 +10,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from autograder.compare import CheckFailed, expect, require, require_array
-from autograder.oracles import any_mask, gradients, normal, require_dtype
+from autograder.oracles import any_mask, distinct_sizes, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Probe
 from autograder.wiring import (
@@ -26,7 +26,6 @@ from autograder.wiring import (
     require_mask,
     require_norms,
     residual,
-    sizes,
 )
 
 
@@ -73,7 +72,7 @@ def _require_padding(student, ids: np.ndarray, pad_id: int, kind: str) -> None:
 def padding_mask_is_true_at_real_tokens(student, rng):
     """With padding id 0 and padding behind the sentences, the mask is True at every real token and False at padding."""
     for _ in range(3):
-        batch, length = sizes(rng, 2, 3)
+        batch, length = distinct_sizes(rng, 2, 3)
         _require_padding(student, _padded_behind(rng, batch, length, 0), 0, "padding behind the tokens")
 
 
@@ -81,7 +80,7 @@ def padding_mask_is_true_at_real_tokens(student, rng):
 def padding_mask_takes_any_padding_id(student, rng):
     """The padding id may be any: with another one than 0, 0 is an ordinary token."""
     for pad_id in (int(rng.integers(2, 40)), 1, -1, -100, 50_000):
-        batch, length = sizes(rng, 2, 3)
+        batch, length = distinct_sizes(rng, 2, 3)
         ids = _padded_behind(rng, batch, length, pad_id)
         ids[rng.integers(batch), 0] = 0
         _require_padding(student, ids, pad_id, "padding behind the tokens")
@@ -90,7 +89,7 @@ def padding_mask_takes_any_padding_id(student, rng):
 @check(PADDING, points=1)
 def padding_mask_finds_padding_anywhere(student, rng):
     """Padding may stand before the tokens or between them, and a sentence may be all padding or have none."""
-    batch, length = sizes(rng, 2, 4)
+    batch, length = distinct_sizes(rng, 2, 4)
     behind = _padded_behind(rng, batch, length, 0)
     _require_padding(student, behind[:, ::-1].copy(), 0, "padding before the tokens")
     between = np.where(any_mask(rng, batch, length), _ids(rng, batch, length, pad_id=0), 0)
@@ -102,7 +101,7 @@ def padding_mask_finds_padding_anywhere(student, rng):
 @check(PADDING, points=1)
 def padding_mask_is_boolean_with_an_axis_for_heads_and_queries(student, rng):
     """The mask is boolean and (B, 1, 1, L), also for one sentence, one token and B = L; token_ids stay as they are."""
-    batch, length = sizes(rng, 2, 3)
+    batch, length = distinct_sizes(rng, 2, 3)
     for shape in ((batch, length), (1, length), (batch, 1), (length, length), (1, 1)):
         pad_id = int(rng.integers(1, 9))
         ids = np.where(any_mask(rng, *shape) if shape[1] > 1 else True, _ids(rng, *shape, pad_id=pad_id), pad_id)
@@ -126,7 +125,7 @@ def past(size: int) -> np.ndarray:
 @check(CAUSAL, points=2)
 def causal_mask_opens_the_past_and_closes_the_future(student, rng):
     """Row i is True up to column i, itself included, and False behind it, for any size."""
-    for size in (*sizes(rng, 3, 2, 12), 40):
+    for size in (*distinct_sizes(rng, 3, 2, 12), 40):
         what = f"{CAUSAL}({size})"
         _agree(_entries(student.run(CAUSAL, size), (size, size), what), past(size), what)
 
@@ -134,7 +133,7 @@ def causal_mask_opens_the_past_and_closes_the_future(student, rng):
 @check(CAUSAL, points=1)
 def causal_mask_is_a_boolean_square(student, rng):
     """The mask is boolean and (size, size), without further axes."""
-    for size in (*sizes(rng, 2, 2, 12), 1):
+    for size in (*distinct_sizes(rng, 2, 2, 12), 1):
         got = student.run(CAUSAL, size)
         require_array(got, f"{CAUSAL}({size})")
         require(got.shape == (size, size), f"{CAUSAL}({size}) has shape {got.shape}, expected {(size, size)}.")
@@ -144,7 +143,7 @@ def causal_mask_is_a_boolean_square(student, rng):
 @check(CAUSAL, points=1)
 def causal_mask_lets_every_token_see_itself(student, rng):
     """No row is empty: the diagonal is True, for one token too, and a later call with another size gets its own mask."""
-    small, large = sorted(sizes(rng, 2, 2, 12))
+    small, large = sorted(distinct_sizes(rng, 2, 2, 12))
     for size, other in ((1, large), (small, large), (large, small)):
         got, then, again = student.run(CAUSAL, size, then=(other,), want=("output", "then", "again"))
         for result, number, when in ((got, size, ""), (then, other, " in a later call"), (again, size, " once more")):
@@ -171,7 +170,7 @@ def _target(ids: np.ndarray, pad_id: int) -> np.ndarray:
 def _target_masks(student, rng):
     """Masks with their sentences: padding behind, before and between the tokens, and padding ids of all kinds."""
     for pad_id, place in ((0, "behind"), (int(rng.integers(2, 40)), "behind"), (1, "before"), (-1, "between")):
-        batch, length = sizes(rng, 2, 4)
+        batch, length = distinct_sizes(rng, 2, 4)
         ids = _padded_behind(rng, batch, length, pad_id)
         if place == "before":
             ids = ids[:, ::-1].copy()
@@ -186,7 +185,7 @@ def _target_masks(student, rng):
 def target_mask_closes_the_future(student, rng):
     """Without padding it is the causal mask for every sentence."""
     for _ in range(2):
-        batch, length = sizes(rng, 2, 3)
+        batch, length = distinct_sizes(rng, 2, 3)
         ids = _ids(rng, batch, length, pad_id=0, low=1)
         what = f"{TARGET} for token_ids {ids.shape} without padding"
         got = _entries(student.run(TARGET, ids, 0), (batch, 1, length, length), what)
@@ -211,7 +210,7 @@ def target_mask_asks_nothing_of_the_query(student, rng):
 @check(TARGET, points=1)
 def target_mask_is_boolean_with_an_axis_for_heads(student, rng):
     """The mask is boolean and (B, 1, T, T), also for one sentence, one token and B = T; token_ids stay as they are."""
-    batch, length = sizes(rng, 2, 3)
+    batch, length = distinct_sizes(rng, 2, 3)
     for shape in ((batch, length), (1, length), (batch, 1), (length, length), (1, 1)):
         pad_id = int(rng.integers(0, 9))
         ids = np.where(any_mask(rng, *shape) if shape[1] > 1 else True, _ids(rng, *shape, pad_id=pad_id), pad_id)
@@ -232,7 +231,7 @@ ATTENTIONS = SUBLAYERS[:2]
 
 def _sizes(rng) -> tuple[int, int, int, int]:
     """B, T, S and D, all different."""
-    batch, target, source, d_model = sizes(rng, 4, 3)
+    batch, target, source, d_model = distinct_sizes(rng, 4, 3)
     return batch, target, source, d_model
 
 
@@ -345,7 +344,7 @@ def decoder_layer_hands_each_mask_to_its_attention(student, rng):
 @check(DECODER, points=1)
 def decoder_layer_has_three_norms_of_its_own(student, rng):
     """Its state is that of its three sub-layers and of norm1, norm2 and norm3, under these names; nothing is shared."""
-    d_model = sizes(rng, 1)[0]
+    d_model = distinct_sizes(rng, 1)[0]
     require_norms(student, DECODER, _linear(rng, d_model, "layer")[1], d_model, 3)
 
 
