@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all setup notebooks bundle book grade test test-fast test-long results-check lint format clean distclean help
+.PHONY: all setup notebooks bundle book grade test test-fast test-long mutation results-check lint format clean distclean help
 
 all: notebooks book grade ## build the stubs and the book, grade the sample submissions, say where things are
 	@echo
@@ -59,6 +59,9 @@ test-fast: $(VENV)/installed ## run the unit tests only
 test-long: $(VENV)/installed ## run every test
 	@.ci/system-packages bwrap=bubblewrap chromium=chromium
 	$(PYTEST)
+
+mutation: $(VENV)/installed ## mutants of the reference pieces against the hidden checks
+	@nice $(BIN)/python -m tests.proof.mutation
 
 results-check: $(VENV)/installed ## fail when the code that made a file of results/ has changed
 	@$(BIN)/python -m transformer_lab.results

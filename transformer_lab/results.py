@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from transformer_lab.cells import read_cells
 from transformer_lab.pieces import COURSE_ROOT
 
 FOLDER = COURSE_ROOT / "results"
@@ -124,10 +125,15 @@ def save(
 def digest(path: Path) -> str:
     """16 hexadecimal digits of the contents of ``path``.
 
-    Of a Python file only what runs counts: a comment or a docstring can be mended without a new run.
+    Of a Python file only what runs counts, and of a notebook's source only its code cells: a comment, a docstring or the
+    text of an exercise can be mended without a new run.
     """
     text = path.read_text(encoding="utf-8")
-    return hashlib.sha256((_code_alone(text) if path.suffix == ".py" else text).encode()).hexdigest()[:16]
+    if path.suffix == ".py":
+        text = _code_alone(text)
+    elif path.suffix == ".md" and (cells := read_cells(path)):
+        text = "\0".join(cell.source for cell in cells)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def stale(folder: Path = FOLDER, root: Path = COURSE_ROOT) -> list[str]:

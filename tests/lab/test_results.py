@@ -127,6 +127,15 @@ def test_a_text_counts_to_the_letter(tmp_path):
     assert results.digest(page) != before
 
 
+def test_of_a_notebook_only_the_code_counts(tmp_path):
+    page = tmp_path / "page.md"
+    digests = []
+    for words, code in (("one", "1 + 1"), ("two", "1 + 1"), ("two", "1 + 2")):
+        page.write_text(f"# {words}\n\n```{{code-cell}} ipython3\n{code}\n```\n")
+        digests.append(results.digest(page))
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_the_machine_is_described_without_its_name():
     import socket
 
