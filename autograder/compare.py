@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,35 @@ class CheckFailed(Exception):
     """A check does not hold; the message is the sentence that the learner reads."""
 
 
+#: Where the comparisons are written down while somebody measures.
+_measured: list[tuple[str, float]] | None = None
+
+
+@contextlib.contextmanager
+def measuring() -> Iterator[list[tuple[str, float]]]:
+    """A list to which each comparison adds what it compared and the largest deviation over the accepted one.
+
+    Up to 1 it holds; infinite is what no tolerance would accept. Shapes, dtypes and other yes-or-no questions add nothing.
+    """
+    global _measured
+    before, _measured = _measured, []
+    try:
+        yield _measured
+    finally:
+        _measured = before
+
+
 def require(condition: Any, message: str) -> None:
     """Fail the check with ``message`` unless ``condition`` holds."""
     if not condition:
         raise CheckFailed(message)
+
+
+def require_within(deviation: float, limit: float, message: str) -> None:
+    """Fail the check with ``message`` unless ``deviation`` is smaller than ``limit``."""
+    if _measured is not None:
+        _measured.append((message, float(deviation) / limit))
+    require(deviation < limit, message)
 
 
 def expect(got: Any, want: Any, what: str, *, tolerance: float = TOLERANCE, dtype: str | None = None) -> None:
@@ -57,11 +84,15 @@ def expect(got: Any, want: Any, what: str, *, tolerance: float = TOLERANCE, dtyp
     surprising = np.isnan(a) & ~np.isnan(b)
     if surprising.any():
         share = f"{100 * surprising.mean():.3g} % of the entries are NaN"
+        if _measured is not None:
+            _measured.append((what, float("inf")))
         raise CheckFailed(f"{_capital(what)}: {share}, the first at index {_first(surprising)}.")
     finite = np.abs(b[np.isfinite(b)])
     allowed = tolerance * max(1.0, float(finite.max()) if finite.size else 1.0)
     with np.errstate(invalid="ignore"):
         wrong = ~((a == b) | (np.abs(a - b) <= allowed) | (np.isnan(a) & np.isnan(b)))
+    if _measured is not None:
+        _measured.append((what, _furthest(a, b, allowed)))
     if wrong.any():
         index = _first(wrong)
         pair = (got[index], want[index]) if want.dtype.kind == "b" else (f"{a[index]:.5g}", f"{b[index]:.5g}")
@@ -118,6 +149,13 @@ def equal(a: Any, b: Any, tolerance: float) -> bool:
     if type(a) is not type(b):
         return False
     return a == b or (isinstance(a, float) and abs(a - b) <= tolerance * max(1.0, abs(b)))
+
+
+def _furthest(a: np.ndarray, b: np.ndarray, allowed: float) -> float:
+    """The largest deviation between two arrays, over the accepted one."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deviation = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b) / allowed)
+    return float(np.nan_to_num(deviation, nan=np.inf, posinf=np.inf).max())
 
 
 def _kind(array: np.ndarray) -> str:

@@ -6,7 +6,7 @@ so that a slip of the norm does not count as one of the layer.
 
 import numpy as np
 
-from autograder.compare import expect, require
+from autograder.compare import expect, require, require_within
 from autograder.oracles import normal
 
 ORDERS = ((False, "post-norm"), (True, "pre-norm"))
@@ -114,8 +114,9 @@ def require_dropped(added, whole, rate: float, order: str, what: str) -> np.ndar
     dropped = zero & there
     share = dropped.sum() / there.sum()
     # At least 700 entries: eight standard deviations.
-    require(
-        abs(share - rate) < 0.16,
+    require_within(
+        abs(share - rate),
+        0.16,
         f"{order}, dropout={rate:g}, training: {100 * share:.0f} % of {what} is dropped.",
     )
     for axis, alike in ((-1, "features of a token"), (-2, "tokens of a sentence"), (0, "sentences")):

@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-softmax = F.softmax
+
+def softmax(scores: Tensor, dim: int = -1) -> Tensor:
+    """PyTorch's softmax; without ``dim``, over the last axis, where PyTorch's own would take the first of three."""
+    return F.softmax(scores, dim)
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

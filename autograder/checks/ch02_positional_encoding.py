@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from autograder.compare import expect, require, require_array
+from autograder.compare import expect, require, require_array, require_within
 from autograder.registry import check
 from transformer_lab.driver import cotangent
 
@@ -214,8 +214,9 @@ def drops_entries_of_the_sum_while_training(student, rng):
     dropped = got == 0
     share = float(dropped.mean())
     # 40·15·6 entries: five standard deviations are below 0.05.
-    require(
-        abs(share - rate) < 0.05,
+    require_within(
+        abs(share - rate),
+        0.05,
         f"With dropout={rate:g}, {100 * share:.0f} % of the entries are zero in training, expected {100 * rate:.0f} %.",
     )
     expect(

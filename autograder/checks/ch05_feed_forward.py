@@ -3,7 +3,7 @@
 import numpy as np
 import torch.nn.functional as F
 
-from autograder.compare import expect, require, require_array
+from autograder.compare import expect, require, require_array, require_within
 from autograder.oracles import distinct_sizes, gradients, normal
 from autograder.registry import check
 from autograder.student import Strided, StudentError
@@ -186,8 +186,9 @@ def _ratios(student, state, x, **call) -> list[np.ndarray]:
         require(shape == x.shape, f"The result in training mode has shape {shape}, expected {x.shape}.")
         hidden = (result - bias) @ weight
         outside = np.abs(hidden @ weight.T - (result - bias)).max()
-        require(
-            outside < 0.05,
+        require_within(
+            outside,
+            0.05,
             "In training mode the result is not W₂h + b₂ for any hidden layer h: dropout acts on the hidden layer and "
             "nowhere else, so is the result dropped as well, or something added to it?",
         )
@@ -214,15 +215,17 @@ def feed_forward_drops_entries_of_the_hidden_layer_in_training(student, rng):
     require(not dropped.all(), f"With dropout={rate:g} the whole hidden layer is dropped in training mode.")
     stay = ratio[~dropped]
     # How they are scaled is the next check's; that it is one and the same for all tells dropout here from elsewhere.
-    require(
-        np.abs(stay / np.median(stay) - 1).max() < 0.05,
+    require_within(
+        np.abs(stay / np.median(stay) - 1).max(),
+        0.05,
         "In training mode the entries of the hidden layer are neither 0 nor scaled all alike: dropout acts on the hidden "
         "layer after the ReLU, not on x.",
     )
     share = float(dropped.mean())
     # At least 2400 entries: five standard deviations are 0.05.
-    require(
-        abs(share - rate) < 0.05,
+    require_within(
+        abs(share - rate),
+        0.05,
         f"With dropout={rate:g}, {100 * share:.0f} % of the hidden layer is dropped in training, expected "
         f"{100 * rate:.0f} %.",
     )
@@ -246,8 +249,9 @@ def feed_forward_scales_what_dropout_leaves(student, rng):
         return
     stay = ratio[np.abs(ratio) >= 0.05]
     factor = float(np.median(stay)) if stay.size else 0.0
-    require(
-        abs(factor * (1 - rate) - 1) < 0.02,
+    require_within(
+        abs(factor * (1 - rate) - 1),
+        0.02,
         f"With dropout={rate:g}, the entries of the hidden layer that stay are multiplied by {factor:.3g} in training, "
         f"expected 1 / (1 − {rate:g}) = {1 / (1 - rate):.3g}.",
     )

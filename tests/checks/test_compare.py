@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autograder.compare import CheckFailed, equal, expect, require_pair
+from autograder.compare import CheckFailed, equal, expect, measuring, require_pair, require_within
 from transformer_lab.driver import Opaque
 
 finite = st.floats(-1e3, 1e3, allow_nan=False, width=32)
@@ -86,3 +86,32 @@ def test_a_pair_is_a_pair():
     for other in (None, [1], [1, 2, 3], np.zeros((2, 2))):
         with pytest.raises(CheckFailed, match="expected a pair"):
             require_pair(other, "`f`")
+
+
+def test_measuring_tells_how_far_from_its_limit_each_comparison_was():
+    want = np.array([1.0, 4.0, np.inf])
+    with measuring() as margins:
+        expect(np.array([1.0, 4.0, np.inf]), want, "the same")
+        expect(np.array([1.0, 4.0001, np.inf]), want, "a quarter", tolerance=1e-4)
+        for got in ([1.0, 4.0012, np.inf], [1.0, 4.0, -np.inf], [1.0, np.nan, np.inf], [1.5, 4.0, np.nan]):
+            message(np.array(got), want, tolerance=1e-4)
+        message(np.array([1]), np.array([2]), tolerance=0)
+        message(np.array([1.0]), want)
+        require_within(0.5, 2.0, "too much")
+        with pytest.raises(CheckFailed, match="too much"):
+            require_within(2.0, 2.0, "too much")
+        with pytest.raises(CheckFailed, match="too much"):
+            require_within(np.nan, 2.0, "too much")
+    ratios = [round(ratio, 9) for _, ratio in margins]
+    assert ratios[:8] == [0, 0.25, 3, np.inf, np.inf, np.inf, np.inf, 0.25]
+    assert ratios[8] == 1
+    assert np.isnan(ratios[9])
+    assert margins[1][0] == "a quarter"
+
+
+def test_nothing_is_measured_otherwise():
+    with measuring() as margins:
+        pass
+    expect(np.zeros(2), np.zeros(2), "the result")
+    require_within(0.5, 2.0, "too much")
+    assert margins == []
