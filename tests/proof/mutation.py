@@ -114,7 +114,8 @@ def _module(piece: str):
     return sys.modules[getattr(reference(), piece).__module__]
 
 
-def mutants(piece: str) -> list[Mutant]:
+@functools.cache
+def mutants(piece: str) -> tuple[Mutant, ...]:
     """The mutants of what stands between BEGIN SOLUTION and END SOLUTION in the answer cell of ``piece``."""
     source = cell_of(piece, piece).source
     path = FOLDER / notebook_of(piece).stem / f"{piece}.py"
@@ -129,7 +130,7 @@ def mutants(piece: str) -> list[Mutant]:
         with contextlib.suppress(SyntaxError):
             found.setdefault(ast.dump(ast.parse(code)), Mutant(piece, *_difference(source, code), code))
     found.pop(ast.dump(ast.parse(source)), None)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _answer_lines(source: str) -> set[int]:
@@ -192,7 +193,7 @@ def judge(piece: str, source: str, *, seconds: float = CPU_SECONDS) -> Verdict:
     try:
         by, seeds = limited(hidden, piece, source, seconds=seconds)
     except Stopped as stopped:
-        by, timeout = str(stopped), stopped.timeout
+        by, timeout = stopped.message, stopped.timeout
     try:
         seen = not limited(visible, piece, source, seconds=seconds)
     except Stopped:
@@ -204,8 +205,8 @@ class Stopped(Exception):
     """What ran in the fork did not come to its end."""
 
     def __init__(self, message: str, timeout: bool):
-        super().__init__(message)
-        self.timeout = timeout
+        super().__init__(message, timeout)  # both, so that it can travel between processes
+        self.message, self.timeout = message, timeout
 
 
 def limited(function: Callable, *arguments: Any, seconds: float = CPU_SECONDS, clock: float = CLOCK_SECONDS) -> Any:
