@@ -33,8 +33,13 @@ def award(namespace: Any, piece: str) -> float:
 
 
 def lines(results: Sequence[CheckResult]) -> str:
-    """The results of one piece as the learner reads them, the notes on it last."""
-    return "\n".join([*map(line, results), *notes(results)])
+    """The results of one piece as the learner reads them: on what terms it was judged, each check, the notes on it."""
+    return "\n".join([*terms(results), *map(line, results), *notes(results)])
+
+
+def terms(results: Iterable[CheckResult]) -> list[str]:
+    """On what terms pieces were judged where these were not the usual ones, a line each."""
+    return [f"Mind: {term}" for result in results for term in result.terms]
 
 
 def notes(results: Iterable[CheckResult]) -> list[str]:

@@ -106,9 +106,11 @@ def _print_results(results) -> None:
         table.add_row(name, title(result.piece, result.check), f"{result.earned:g}/{result.points:g}", mark)
     out.print(table)
     failed = [result for result in results if not result.passed]
-    for piece in dict.fromkeys(result.piece for result in results if result.message or result.notes):
+    for piece in dict.fromkeys(result.piece for result in results if result.message or result.notes or result.terms):
         ours = [result for result in failed if result.piece == piece]
         out.print(f"\n[bold]{piece}[/]")
+        for term in (term for result in results if result.piece == piece for term in result.terms):
+            out.print(f"  [yellow]Mind:[/] {escape(term)}", highlight=False, soft_wrap=True)
         for note in (note for result in results if result.piece == piece for note in result.notes):
             out.print(f"  [yellow]Noted:[/] {escape(note)}", highlight=False, soft_wrap=True)
         for hint in dict.fromkeys(result.diagnosis.hint for result in ours if result.diagnosis):

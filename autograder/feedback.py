@@ -168,6 +168,11 @@ class Piece:
         return [note for result in self.results for note in result.get("notes", [])]
 
     @property
+    def terms(self) -> list[str]:
+        """On what terms the piece was judged, where these were not the usual ones."""
+        return [term for result in self.results for term in result.get("terms", [])]
+
+    @property
     def summary(self) -> str:
         """What the verdict says, in one line; empty where everything holds."""
         failed = len(self.results) - len(self.passed)

@@ -30,7 +30,7 @@ from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
 
 from autograder import intake, judge, markup, sandbox, seeds, settings
-from autograder.award import line, notes
+from autograder.award import line, notes, terms
 from autograder.course import Course, CourseError, Submission, write_atomically
 from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
 
@@ -200,12 +200,13 @@ def _find_notebook(task: Task) -> tuple[Path | None, str]:
 
 
 def _comments(results) -> dict[str, str]:
-    """What to say beside each answer: its failed checks, the likely slip, and what was noted."""
+    """What to say beside each answer: how it was judged, its failed checks, the likely slip, and what was noted."""
     comments: dict[str, list[str]] = {}
     for result in results:
         comments.setdefault(result.piece, []).extend([] if result.passed else [line(result)])
     for piece, told in comments.items():
-        told += notes(result for result in results if result.piece == piece)
+        own = [result for result in results if result.piece == piece]
+        told[:] = [*terms(own), *told, *notes(own)]
     return {piece: "\n".join(told) for piece, told in comments.items()}
 
 

@@ -90,6 +90,7 @@ class _Session:
     ):
         self.judgement = Judgement(notebook)
         self.seed, self.limits, self.sandboxed, self.builtin_costs = seed, limits, sandboxed, builtin_costs
+        self.verdicts: dict[str, bool] = {}
         self.kernel: Any = None
         self.left_out: set[int] = set()
         self.restarts = 0
@@ -143,7 +144,14 @@ class _Session:
         else:
             student = LocalStudent({})
         cells = self._cells(index)
-        results = run_checks(student, piece=piece, seed=self.seed, cells=cells, builtin_costs=self.builtin_costs)
+        results = run_checks(
+            student,
+            piece=piece,
+            seed=self.seed,
+            cells=cells,
+            builtin_costs=self.builtin_costs,
+            verdicts=self.verdicts,
+        )
         if getattr(student, "lost", False):
             self.judgement.remarks.append(f"The kernel did not survive a call of {piece}.")
             self._stop()

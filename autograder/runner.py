@@ -8,13 +8,13 @@ import hashlib
 import hmac
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from autograder import diagnose, recreates, registry, settings
+from autograder import diagnose, recreates, registry, settings, stand_ins
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
 from autograder.student import Student, StudentError, as_student
@@ -30,6 +30,7 @@ class CheckResult:
 
     ``message`` is empty when the check holds; ``diagnosis`` names the known mistake whose numbers the piece gives.
     ``notes`` are about the piece and stand with the first of its checks; what they cost is gone from ``earned``.
+    So do ``terms``, which say on what terms the piece was judged where these were not the usual ones.
     """
 
     check: str
@@ -40,6 +41,7 @@ class CheckResult:
     message: str = ""
     diagnosis: Diagnosis | None = None
     notes: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -48,7 +50,7 @@ class CheckResult:
 
     def as_dict(self) -> dict:
         """The result as plain data, equal to what a file of JSON gives back."""
-        return asdict(self) | {"notes": list(self.notes)}
+        return asdict(self) | {"notes": list(self.notes), "terms": list(self.terms)}
 
 
 def run_checks(
@@ -60,6 +62,7 @@ def run_checks(
     diagnosing: bool = True,
     cells: Sequence[Cell] | None = None,
     builtin_costs: float = 0.0,
+    verdicts: dict[str, bool] | None = None,
 ) -> list[CheckResult]:
     """Run the hidden checks of a chapter, of one piece, or all of them.
 
@@ -79,6 +82,9 @@ def run_checks(
         them where the namespace comes from.
     builtin_costs
         The share of a piece's points, 0 to 1, that such a use costs; it is noted in any case.
+    verdicts
+        For pieces that have been judged before, by name, whether they pass by themselves; what is found here is added.
+        Where a piece fails, the verdicts on the pieces before it that are not there are found out.
 
     Returns
     -------
@@ -92,11 +98,12 @@ def run_checks(
     """
     student, price = as_student(student), settings.share(builtin_costs)
     selected = registry.checks(chapter=chapter, piece=piece)
+    verdicts = {} if verdicts is None else verdicts
     results: list[CheckResult] = []
     with _one_thread():
         for name in dict.fromkeys(check.piece for check in selected):
             own = [check for check in selected if check.piece == name]
-            results.extend(_run_piece(student, own, seed, diagnosing, cells, price))
+            results.extend(_run_piece(student, own, seed, diagnosing, cells, price, verdicts))
     return results
 
 
@@ -118,21 +125,38 @@ def _one_thread():
         torch.set_num_threads(before)
 
 
-def _run_piece(
-    student: Student,
-    checks: list[registry.Check],
-    seed: int | bytes,
-    diagnosing: bool,
-    cells: Sequence[Cell] | None,
-    price: float,
-) -> list[CheckResult]:
-    attempts: list[diagnose.Attempt] = []
-    outcomes: list[tuple[str, float]] = []
-    stopped = ""
+@dataclass
+class _Trial:
+    """All checks of a piece, run once: what was exchanged, what each check said, and why the rest was not run, if so."""
+
+    checks: list[registry.Check]
+    attempts: list[diagnose.Attempt] = field(default_factory=list)
+    outcomes: list[tuple[str, float]] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def earned(self) -> float:
+        return sum(check.points for check, (message, _) in zip(self.checks, self.outcomes, strict=True) if not message)
+
+    @property
+    def failed(self) -> bool:
+        return any(message for message, _ in self.outcomes)
+
+    @property
+    def errors(self) -> list[StudentError]:
+        return [e.error for attempt in self.attempts for e in attempt.exchanges if e.error is not None]
+
+    def answers_as(self, other: _Trial) -> bool:
+        """Whether every check saw the same in both."""
+        return [message for message, _ in self.outcomes] == [message for message, _ in other.outcomes]
+
+
+def _try(student: Student, checks: list[registry.Check], seed: int | bytes) -> _Trial:
+    trial = _Trial(checks)
     for check in checks:
         rerun = _rerun(check, seed)
-        began, start, message = time.perf_counter(), len(student.transcript), stopped
-        if not stopped:
+        began, start, message = time.perf_counter(), len(student.transcript), trial.stopped
+        if not trial.stopped:
             try:
                 rerun(student)
             except CheckFailed as failure:
@@ -140,15 +164,38 @@ def _run_piece(
             except StudentError as error:
                 message = _error_message(check.piece, error)
                 if error.type_name in STOPPED:
-                    stopped = f"Not run: {message}"
+                    trial.stopped = f"Not run: {message}"
             except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
-        attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
-        outcomes.append((message, time.perf_counter() - began))
-    note = "" if stopped else _note(student, checks[0].piece, attempts, cells)
+        trial.attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
+        trial.outcomes.append((message, time.perf_counter() - began))
     del student.transcript[:]
-    found = diagnose.explain(checks[0].piece, attempts) if diagnosing and not stopped else [None] * len(checks)
+    return trial
+
+
+def _run_piece(
+    student: Student,
+    checks: list[registry.Check],
+    seed: int | bytes,
+    diagnosing: bool,
+    cells: Sequence[Cell] | None,
+    price: float,
+    verdicts: dict[str, bool],
+) -> list[CheckResult]:
+    piece = checks[0].piece
+    trial = _try(student, checks, seed)
+    verdicts[piece] = not trial.failed
+    terms: list[str] = []
+    try:
+        if trial.failed and not _lost(student):
+            trial, terms = _freed(student, checks, seed, trial, verdicts)
+        note = "" if trial.stopped else _note(student, piece, trial.attempts, cells)
+    finally:
+        student.setting = None
+        del student.transcript[:]
+    explaining = diagnosing and not trial.stopped
+    found = diagnose.explain(piece, trial.attempts) if explaining else [None] * len(checks)
     results = [
         CheckResult(
             check.name,
@@ -160,9 +207,95 @@ def _run_piece(
             diagnosis,
             seconds=seconds,
         )
-        for check, (message, seconds), diagnosis in zip(checks, outcomes, found, strict=True)
+        for check, (message, seconds), diagnosis in zip(checks, trial.outcomes, found, strict=True)
     ]
+    results[0] = replace(results[0], terms=tuple(terms))
     return _noted(results, note, price) if note else results
+
+
+def _freed(
+    student: Student, checks: list[registry.Check], seed: int | bytes, trial: _Trial, verdicts: dict[str, bool]
+) -> tuple[_Trial, list[str]]:
+    """The trial of a piece that fails, or one on better terms, and these terms in words.
+
+    Names cost the points of the checks that ask for them. That others can't set a parameter says nothing of what the
+    piece computes: where it is right with the values in their places, the names were all that was wrong.
+    A helper that is a piece of its own costs points there: with a right one in its place the piece is judged by itself.
+    """
+    piece, terms, orders = checks[0].piece, [], [stand_ins.NOTHING]
+
+    def tried(further: dict, helpers: Sequence[str] = ()) -> _Trial:
+        student.setting = stand_ins.setting(helpers, further)
+        return _try(student, checks, seed)
+
+    missing = [e.message for e in trial.errors if e.type_name == "AttributeError" and " has no " in e.message]
+    best, order = trial, stand_ins.NOTHING
+    if missing:
+        orders.append(stand_ins.BY_ORDER)
+        if (freer := tried(stand_ins.BY_ORDER)).earned > best.earned:
+            best, order, orders = freer, stand_ins.BY_ORDER, [stand_ins.BY_ORDER]
+    helpers = _failing_helpers(student, checks[0], seed, trial, verdicts) if best.failed else []
+    if helpers:
+        trials = [(tried(further, helpers), further) for further in orders]
+        with_right, further = max(trials, key=lambda pair: pair[0].earned)
+        if with_right.earned < best.earned or with_right.answers_as(best):
+            helpers = []
+        else:
+            best, order = with_right, further
+            for name in [*helpers] if len(helpers) > 1 else []:  # those that the piece does not use make no difference
+                fewer = [other for other in helpers if other != name]
+                if tried(order, fewer).answers_as(best):
+                    helpers = fewer
+    if order is stand_ins.BY_ORDER:
+        terms.append(stand_ins.by_order_sentence(piece, missing[0]))
+    if helpers:
+        terms.append(stand_ins.sentence(piece, helpers, best.failed))
+    student.setting = stand_ins.setting(helpers, order) if terms else None
+    return best, terms
+
+
+def _failing_helpers(
+    student: Student, first: registry.Check, seed: int | bytes, trial: _Trial, verdicts: dict[str, bool]
+) -> list[str]:
+    """The pieces before this one that fail by themselves and that a right one can stand in for.
+
+    Of its own chapter one may be missing altogether, if that is what the piece complains of.
+    """
+    failing = []
+    for name, chapter in stand_ins.before(first.piece):
+        if name not in verdicts:
+            verdict = _passes(student, name, seed)
+            if verdict is None:
+                missing = any(e.type_name == "NameError" and f"name '{name}'" in e.message for e in trial.errors)
+                if chapter == first.chapter and missing:
+                    failing.append(name)
+                continue
+            verdicts[name] = verdict
+        if not verdicts[name]:
+            failing.append(name)
+        if _lost(student):
+            return []
+    return failing
+
+
+def _passes(student: Student, piece: str, seed: int | bytes) -> bool | None:
+    """Whether every check of a piece holds; None where there is no such piece."""
+    student.setting = None
+    for check in registry.checks(piece=piece):
+        trial = _try(student, [check], seed)
+        if any(e.type_name == "NameError" and _is_missing(piece, e.message) for e in trial.errors):
+            return None
+        if trial.failed:
+            return False
+    return True
+
+
+def _is_missing(piece: str, message: str) -> bool:
+    return message == f"{piece} is not defined" or f" defines no {piece};" in message
+
+
+def _lost(student: Student) -> bool:
+    return bool(getattr(student, "lost", False))
 
 
 def _note(student: Student, piece: str, attempts: list[diagnose.Attempt], cells: Sequence[Cell] | None) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
 import json
 import linecache
 import math
@@ -54,6 +55,13 @@ WANTS = {
     "torch_calls": "the torch functions and torch.nn layers used: [name, the learner's line, the functions around it]",
 }
 
+
+#: What a request may hold besides, and what it does.
+SETTINGS = {
+    "stand_ins": "names of helpers, which the piece then finds as `transformer_lab.builtin` has them; or, for a function of "
+    "(seq_len, d_model), the table of which it is to return the first rows",
+    "by_order": "whether parameters that have not the names of the state are set in the order of their creation",
+}
 
 #: What can be told of a module alone; all but the gradients without calling it.
 MODULE_WANTS = {
@@ -224,7 +232,9 @@ def answer(namespace: Any, request: str) -> str:
     An exception of the piece is part of the response, never raised.
     """
     try:
-        return dumps({"wanted": _tensors_only(run(namespace, loads(request)))})
+        question = loads(request)
+        with _standing_in(namespace, question["piece"], question.get("stand_ins") or {}):
+            return dumps({"wanted": _tensors_only(run(namespace, question))})
     except (Exception, SystemExit) as error:
         return dumps({"error": describe(error)})
 
@@ -248,13 +258,17 @@ def run(namespace: Any, request: dict) -> dict:
     found: dict[str, Any] = {}
 
     module: Any = None
+    names: dict[str, str] = {}
     if request["init"] is not None:
         module = piece(*[_live(value, probes) for value in request["init"]])
         if not isinstance(module, nn.Module):
             raise TypeError(f"{request['piece']} makes a {type(module).__name__}, expected a torch.nn.Module")
         if "initial_state" in wants:
             found["initial_state"] = {name: value.clone() for name, value in module.state_dict().items()}
-        module = _prepare(module, request["state"] or {}, request["mode"], inputs)
+        state = request["state"] or {}
+        names = _names_by_order(module, state) if request.get("by_order") else {}
+        state = {names.get(name, name): value for name, value in state.items() if names.get(name, name)}
+        module = _prepare(module, state, request["mode"], inputs)
         piece = module
 
     differentiate = "input_grads" in wants or "parameter_grads" in wants
@@ -280,7 +294,8 @@ def run(namespace: Any, request: dict) -> dict:
         elif want == "input_grads":
             found[want] = [value.grad if isinstance(value, Tensor) else None for value in inputs]
         elif want == "parameter_grads":
-            found[want] = {name: parameter.grad for name, parameter in module.named_parameters()}
+            asked = {own: name for name, own in names.items()}
+            found[want] = {asked.get(n, n): p.grad for n, p in module.named_parameters()}
         elif want == "parameter_shapes":
             found[want] = {n: list(p.shape) for n, p in module.named_parameters() if p.requires_grad}
         elif want == "buffer_shapes":
@@ -324,6 +339,64 @@ def describe(error: BaseException) -> dict:
 
 
 # ----------------------------------------------------------------------------------------------------------- parts
+
+
+@contextlib.contextmanager
+def _standing_in(namespace: Any, piece: str, stand_ins: dict[str, Any]):
+    """For a while, the names of ``stand_ins`` are right helpers where ``piece`` looks for the namespace's own."""
+    places = _globals_of(namespace, piece) if stand_ins else []
+    before = []
+    for name, table in stand_ins.items():
+        right = _first_rows(table) if isinstance(table, np.ndarray) else getattr(_builtin(), name)
+        own = _defined(namespace, name)
+        for place in places:
+            # A name of the module that is not the namespace's is none of the helpers that were judged.
+            if place.get(name) is own:
+                before.append((place, name, own))
+                place[name] = right
+    try:
+        yield
+    finally:
+        for place, name, own in before:
+            if own is None:
+                place.pop(name, None)
+            else:
+                place[name] = own
+
+
+def _globals_of(namespace: Any, piece: str) -> list[dict]:
+    """Where the definition of ``piece`` looks up its names: the globals of its function, or of its class's methods."""
+    found = _defined(namespace, piece)
+    found = inspect.unwrap(getattr(found, "func", found)) if callable(found) else found
+    classes = [c for c in found.__mro__ if not c.__module__.startswith("torch.")] if isinstance(found, type) else []
+    functions = [found, *(value for owner in classes for value in vars(owner).values())]
+    places = [getattr(inspect.unwrap(function), "__globals__", None) for function in functions if callable(function)]
+    unique = {id(place): place for place in places if isinstance(place, dict) and place.get("__name__") != __name__}
+    return list(unique.values())
+
+
+def _defined(namespace: Any, name: str) -> Any:
+    if isinstance(namespace, dict):
+        return namespace.get(name)
+    try:
+        return getattr(namespace, name, None)
+    except Exception:  # an object of the learner's own
+        return None
+
+
+def _builtin() -> Any:
+    from transformer_lab import builtin
+
+    return builtin
+
+
+def _first_rows(table: np.ndarray) -> Any:
+    def rows(seq_len: int, d_model: int) -> Tensor:
+        if seq_len > len(table) or d_model != table.shape[1]:
+            raise ValueError(f"there is no table of {seq_len} rows and width {d_model}")
+        return torch.from_numpy(table[:seq_len].copy())
+
+    return rows
 
 
 class _Recorder(TorchFunctionMode):
@@ -432,6 +505,28 @@ def _live_inputs(values: list, probes: dict[str, _LiveProbe]) -> list:
             raise ValueError(f"there is no input {value.index} before it to be the same as")
         live.append(live[value.index] if isinstance(value, Same) else _live(value, probes))
     return live
+
+
+def _names_by_order(module: nn.Module, state: dict) -> dict[str, str]:
+    """For each name of ``state`` that the module has not, the parameter that is set in its place; empty: none.
+
+    Parameters that the state does not name stand for the missing names in the order in which they were created, if their
+    shapes are the wanted ones. A missing name whose values are all 0 may be left out: a bias of 0 is no bias.
+    """
+    own, saved = dict(module.named_parameters()), set(module.state_dict())
+    given = {id(p) for part in module.modules() if isinstance(part, _LiveProbe) for p in part.parameters()}
+    free = [name for name, parameter in own.items() if name not in state and id(parameter) not in given]
+    names: dict[str, str] = {}
+    for name, value in state.items():
+        if name in own or name in saved:
+            continue
+        fitting = [other for other in free if list(own[other].shape) == list(value.shape)]
+        if fitting:
+            names[name] = fitting[0]
+            free.remove(fitting[0])
+        elif not value.any():
+            names[name] = ""
+    return names
 
 
 def _prepare(module: nn.Module, state: dict, mode: str, inputs: list) -> nn.Module:
