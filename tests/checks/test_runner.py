@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import autograder
-from autograder import registry
+from autograder import registry, runner
 from autograder.student import LocalStudent
 from transformer_lab import pieces
 
@@ -64,6 +64,19 @@ def test_the_doubled_exponent_is_named():
     assert failed
     assert {r.diagnosis.id for r in failed} == {"doubled-exponent"}
     assert "loop variable already steps by two" in failed[0].diagnosis.hint
+
+
+@pytest.mark.parametrize("known", registry.misconceptions("LayerNorm"), ids=lambda known: known.id)
+def test_the_first_failure_is_the_first_check_that_costs_points(known):
+    student = {known.piece: known.implementation}
+    results = autograder.run_checks(student, piece=known.piece, seed=3, diagnosing=False)
+    assert any(r.earned < r.points for r in results)
+    first = runner.first_failure(student, known.piece, seed=3)
+    assert first if results[0].terms else first == next(r.check for r in results if r.message)
+
+
+def test_the_reference_has_no_first_failure():
+    assert runner.first_failure(REFERENCE, "LayerNorm") == ""
 
 
 def test_the_same_seed_gives_the_same_inputs_and_another_seed_others():

@@ -163,14 +163,10 @@ def namespace(piece: str, source: str) -> dict[str, Any]:
 
 
 def hidden(piece: str, source: str) -> tuple[str, int]:
-    """The first hidden check that ``source`` fails, and with how many seeds it loses points."""
-    names, lost = namespace(piece, source), []
-    for seed in SEEDS:
-        checked = runner.run_checks(
-            names, piece=piece, seed=seed, diagnosing=False, cells=[Cell(1, piece, source, True)]
-        )
-        lost += [next(r.check for r in checked if r.earned < r.points)] if any(r.message for r in checked) else []
-    return (lost[0] if lost else ""), len(lost)
+    """The first hidden check that ``source`` fails, and with how many seeds it fails one."""
+    names = namespace(piece, source)
+    failed = [runner.first_failure(names, piece, seed) for seed in SEEDS]
+    return next(filter(None, failed), ""), sum(map(bool, failed))
 
 
 def visible(piece: str, source: str) -> bool:
