@@ -189,6 +189,22 @@ STATISTICS = [
 
 
 @misconception(
+    NORM,
+    "statistics-over-sentences",
+    "One mean and one variance serve a whole sentence: every token has its own, over the last axis.",
+)
+class StatisticsOverTheLastTwoAxes(RightNorm):
+    def axes(self, x):
+        return (-2, -1) if x.dim() > 1 else (-1,)
+
+    def mean(self, x):
+        return x.mean(self.axes(x), keepdim=True)
+
+    def variance(self, x):
+        return x.var(self.axes(x), correction=0, keepdim=True)
+
+
+@misconception(
     NORM, "axis-lost", "mean and var drop the axis they run over: keepdim=True keeps it, so that they broadcast."
 )
 class AxisLost(RightNorm):
@@ -489,6 +505,16 @@ class PathNormalised(RightResidual):
 
 
 @misconception(
+    RESIDUAL,
+    "path-normalised",
+    "In pre-norm norm(x) stands on the residual path too: it carries x itself, and the norm is for the sub-layer.",
+)
+class PathNormalisedAgain(RightResidual):
+    def pre(self, x, sublayer, norm):
+        return norm(x) + self.drop(sublayer(norm(x)))
+
+
+@misconception(
     RESIDUAL, "norm-before-the-sum", "In post-norm the norm acts on the sub-layer's result alone: it acts on the sum."
 )
 class NormBeforeTheSum(RightResidual):
@@ -526,6 +552,17 @@ class ResultAddedToItself(RightResidual):
     def pre(self, x, sublayer, norm):
         x = self.drop(sublayer(norm(x)))
         return x + x
+
+
+@misconception(
+    RESIDUAL,
+    "result-added-to-itself",
+    "In post-norm the sub-layer's result is added to itself, as x was overwritten: add it to x.",
+)
+class ResultAddedToItselfInPostNorm(RightResidual):
+    def post(self, x, sublayer, norm):
+        x = self.drop(sublayer(x))
+        return norm(x + x)
 
 
 @misconception(
@@ -634,6 +671,12 @@ class DropoutNotRescaled(RightResidual):
 class KeepProbability(RightResidual):
     def __init__(self, dropout=0.0, norm_first=False):
         super().__init__(1 - dropout, norm_first)
+
+
+@misconception(RESIDUAL, "keep-probability", "dropout is the share that is dropped, not the share that is kept.")
+class KeepProbabilityUnlessZero(RightResidual):
+    def __init__(self, dropout=0.0, norm_first=False):
+        super().__init__(1 - dropout if dropout else 0.0, norm_first)
 
 
 @misconception(
@@ -874,6 +917,20 @@ class HalvesSideBySide(_Encoder):
 
 @misconception(
     ENCODER,
+    "halves-side-by-side",
+    "The feed-forward is given the x of the beginning: it is given what the attention half gave.",
+)
+class BranchesSideBySide(_Encoder):
+    def forward(self, x, mask=None):
+        middle = self.paths[0](x, lambda t: self.attend(t, mask), self.norm1)
+        drop = self.paths[1].drop
+        if self.norm_first:
+            return middle + drop(self.feed_forward(self.norm2(x)))
+        return self.norm2(middle + drop(self.feed_forward(x)))
+
+
+@misconception(
+    ENCODER,
     "result-added-to-itself",
     "The attention's result is added to itself, as x was overwritten: add it to x.",
 )
@@ -916,6 +973,14 @@ class MaskNotHandedOn(_Encoder):
 class NoneForTheMask(_Encoder):
     def attend(self, t, mask):
         return self.self_attention(t, t, t, None)
+
+
+@misconception(
+    ENCODER, "mask-not-handed-on", "In pre-norm the mask does not reach the self-attention: hand it on there too."
+)
+class MaskNotHandedOnInPreNorm(_Encoder):
+    def attend(self, t, mask):
+        return self.self_attention(t, t, t) if self.norm_first else super().attend(t, mask)
 
 
 @misconception(ENCODER, "mask-inverted", "The mask is turned round on its way: it goes to the self-attention as it is.")
@@ -1003,6 +1068,26 @@ class DropoutInTheSecondHalf(_Encoder):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.paths = RightResidual(0.0, self.norm_first), self.paths[1]
+
+
+@misconception(
+    ENCODER,
+    "dropout-in-evaluation",
+    "Entries of the feed-forward's result are dropped in evaluation too: F.dropout wants self.training.",
+)
+class SecondDropoutInEvaluation(_Encoder):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.paths = self.paths[0], DropoutInEvaluation(self.dropout, self.norm_first)
+
+
+@misconception(
+    ENCODER, "normalised-twice", "In pre-norm norm2 acts on the layer's result too: nothing follows the last addition."
+)
+class ResultNormalised(_Encoder):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.paths = self.paths[0], NormalisedTwice(self.dropout, self.norm_first)
 
 
 @misconception(

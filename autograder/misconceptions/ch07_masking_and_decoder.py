@@ -482,6 +482,22 @@ def _on_paths(slip, name, hint):
 ON_PATHS = [_on_paths(*row) for row in _ON_PATHS]
 
 
+@misconception(
+    DECODER,
+    "dropout-on-the-sum",
+    "Around the cross-attention dropout acts on the sum: it acts on what the attention returns, before the addition.",
+)
+class DropoutOnTheMiddleSum(_Decoder):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.middle = chapter6.DropoutOnTheSum(self.dropout, self.norm_first)
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.path(x, lambda t: self.attend(t, target_mask), self.norm1)
+        x = self.middle(x, lambda t: self.ask(t, memory, memory_mask), self.norm2)
+        return self.path(x, self.think, self.norm3)
+
+
 @misconception(DECODER, "pre-norm-by-default", "The default is post-norm, the order of the paper: norm_first=False.")
 class DecoderPreNormByDefault(_Decoder):
     def __init__(self, self_attention, cross_attention, feed_forward, d_model, dropout=0.0, norm_first=True):
@@ -515,6 +531,14 @@ class NormsShared(_Decoder):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.norm2 = self.norm3 = self.norm1
+
+
+@misconception(DECODER, "norm1-twice", "In pre-norm norm1 serves the cross-attention too: that has norm2.")
+class Norm1TwiceInPreNorm(_Decoder):
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.path(x, lambda t: self.attend(t, target_mask), self.norm1)
+        x = self.path(x, lambda t: self.ask(t, memory, memory_mask), self.norm1 if self.norm_first else self.norm2)
+        return self.path(x, self.think, self.norm3)
 
 
 @misconception(DECODER, "cross-attention-first", "The cross-attention comes first: the target reads itself before.")
@@ -590,10 +614,29 @@ class MemoryNotRead(_Decoder):
         return self.cross_attention(t, t, t, mask)
 
 
+@misconception(
+    DECODER, "memory-not-read", "cross_attention reads the target once more: its key and value are the memory."
+)
+class MemoryNotReadWithTargetMask(_Decoder):
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        return super().forward(x, memory, target_mask, target_mask)
+
+    def ask(self, t, memory, mask):
+        return self.cross_attention(t, t, t, mask)
+
+
 @misconception(DECODER, "memory-normalised", "The memory is normalised too: it goes in as it is, in both orders.")
 class MemoryNormalised(_Decoder):
     def ask(self, t, memory, mask):
         return super().ask(t, self.norm2(memory) if self.norm_first else memory, mask)
+
+
+@misconception(
+    DECODER, "memory-normalised", "In pre-norm the key of cross_attention is normalised memory: it goes in as it is."
+)
+class MemoryNormalisedAsKey(_Decoder):
+    def ask(self, t, memory, mask):
+        return self.cross_attention(t, self.norm2(memory) if self.norm_first else memory, memory, mask)
 
 
 @misconception(DECODER, "memory-dropped", "Dropout acts on the memory: it acts on what the sub-layers return only.")
@@ -670,6 +713,14 @@ class TargetMaskNotHandedOn(_Decoder):
 
 
 @misconception(
+    DECODER, "target-mask-not-handed-on", "target_mask does not reach self_attention, so that the future is open."
+)
+class NoTargetMask(_Decoder):
+    def attend(self, t, mask):
+        return self.self_attention(t, t, t)
+
+
+@misconception(
     DECODER,
     "memory-mask-not-handed-on",
     "memory_mask does not reach cross_attention, so that padding of the source is open.",
@@ -677,6 +728,16 @@ class TargetMaskNotHandedOn(_Decoder):
 class MemoryMaskNotHandedOn(_Decoder):
     def ask(self, t, memory, mask):
         return super().ask(t, memory, None)
+
+
+@misconception(
+    DECODER,
+    "memory-mask-not-handed-on",
+    "memory_mask does not reach cross_attention, so that padding of the source is open.",
+)
+class NoMemoryMask(_Decoder):
+    def ask(self, t, memory, mask):
+        return self.cross_attention(t, memory, memory)
 
 
 @misconception(DECODER, "masks-not-handed-on", "Neither mask reaches its attention: each is the fourth argument.")

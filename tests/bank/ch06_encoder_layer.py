@@ -218,6 +218,7 @@ BANK.wrong(
     "branch-added-to-itself",
     "The branch is added to itself in post-norm.",
     _plain(before="h = f(x, x, x, mask) if not self.norm_first else x", post1="self.norm1(h + self.dropout(h))"),
+    "result-added-to-itself",
 )
 BANK.wrong(
     "paths-from-the-beginning",
@@ -229,6 +230,7 @@ BANK.wrong(
     "parallel",
     "Both sub-layers see the layer's input.",
     _plain(before="start = x", y2="self.norm2(start)", post2="self.norm2(x + self.dropout(g(start)))"),
+    "halves-side-by-side",
 )
 BANK.wrong(
     "norm-used-twice",
@@ -270,6 +272,7 @@ BANK.wrong(
     "mask-forgotten-in-pre-norm",
     "The mask does not reach the attention in pre-norm.",
     _plain(pre1="x + self.dropout(f(y, y, y))"),
+    "mask-not-handed-on",
 )
 BANK.wrong(
     "mask-inverted",
@@ -325,6 +328,7 @@ BANK.wrong(
         pre2="x + F.dropout(g(y), self_p)",
         post2="self.norm2(x + F.dropout(g(x), self_p))",
     ),
+    "dropout-in-evaluation",
 )
 BANK.wrong(
     "added-in-place",
@@ -333,11 +337,13 @@ BANK.wrong(
         pre1="x.data.add_(self.dropout(f(y, y, y, mask)).data)",
         post1="self.norm1(x.data.add_(self.dropout(f(x.clone(), x.clone(), x.clone(), mask)).data))",
     ),
+    "changed-in-place",
 )
 BANK.wrong(
     "norm-behind-the-layer",
     "A further norm at the end of pre-norm.",
     _plain(pre2="self.norm2(x + self.dropout(g(y)))"),
+    "normalised-twice",
 )
 BANK.wrong(
     "copies-kept",

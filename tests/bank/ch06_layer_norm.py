@@ -135,6 +135,7 @@ BANK.wrong(
         mean="axes = (-2, -1) if x.dim() > 1 else -1\n        mean = x.mean(axes, keepdim=True)",
         var="var = ((x - mean) ** 2).mean(axes, keepdim=True)",
     ),
+    "statistics-over-sentences",
 )
 BANK.wrong(
     "over-the-batch",
@@ -148,7 +149,10 @@ BANK.wrong(
     _plain(var="var = ((x - mean) ** 2).mean()"),
 )
 BANK.wrong(
-    "parameters-idle", "Gain and offset are made and not used.", _plain(result="normed + 0 * (self.gamma + self.beta)")
+    "parameters-idle",
+    "Gain and offset are made and not used.",
+    _plain(result="normed + 0 * (self.gamma + self.beta)"),
+    "gamma-and-beta-unused",
 )
 BANK.wrong("offset-idle", "The offset is not added.", _plain(result="self.gamma * normed"), "beta-unused")
 BANK.wrong(
@@ -214,6 +218,7 @@ BANK.wrong(
         var="var = ((x - mean) ** 2).mean(-1, keepdim=True)\n        x.data -= mean.data",
         normed="normed = x / torch.sqrt(var + self.eps)",
     ),
+    "changed-in-place",
 )
 BANK.wrong(
     "statistics-detached",

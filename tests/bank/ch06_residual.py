@@ -113,6 +113,7 @@ BANK.wrong(
     "path-normalised",
     "In pre-norm the path carries the normalised tensor.",
     _plain(pre="norm(x) + self.dropout(sublayer(norm(x)))"),
+    "path-normalised",
 )
 BANK.wrong(
     "x-overwritten",
@@ -136,6 +137,7 @@ BANK.wrong(
     "branch-added-to-itself",
     "x is overwritten by the branch, which is then added to itself.",
     _plain(before="x = x if self.norm_first else self.dropout(sublayer(x))", post="norm(x + x)"),
+    "result-added-to-itself",
 )
 BANK.wrong(
     "dropout-of-the-sum",
@@ -170,7 +172,10 @@ BANK.wrong(
     "dropout-in-evaluation",
 )
 BANK.wrong(
-    "rate-to-keep", "The rate is taken for the share that stays.", _plain(rate="1 - dropout if dropout else 0.0")
+    "rate-to-keep",
+    "The rate is taken for the share that stays.",
+    _plain(rate="1 - dropout if dropout else 0.0"),
+    "keep-probability",
 )
 BANK.wrong(
     "added-in-place",

@@ -188,6 +188,7 @@ BANK.wrong(
         pre2="memory.mean(1, keepdim=True) + drop(c(y, memory, memory, memory_mask))",
         post2="self.norm2(memory.mean(1, keepdim=True) + drop(c(x, memory, memory, memory_mask)))",
     ),
+    "memory-added",
 )
 BANK.wrong(
     "memory-carried-where-it-fits",
@@ -197,6 +198,7 @@ BANK.wrong(
         pre2="path(x) + drop(c(y, memory, memory, memory_mask))",
         post2="self.norm2(path(x) + drop(c(x, memory, memory, memory_mask)))",
     ),
+    "memory-added",
 )
 BANK.wrong(
     "value-from-the-target",
@@ -206,11 +208,13 @@ BANK.wrong(
         pre2="x + drop(c(y, memory, v(y), memory_mask))",
         post2="self.norm2(x + drop(c(x, memory, v(x), memory_mask)))",
     ),
+    "value-from-the-target",
 )
 BANK.wrong(
     "key-from-the-target",
     "Key and value of the cross-attention are the target: it attends to itself.",
     _plain(pre2="x + drop(c(y, y, y, target_mask))", post2="self.norm2(x + drop(c(x, x, x, target_mask)))"),
+    "memory-not-read",
 )
 BANK.wrong(
     "memory-normalised",
@@ -222,6 +226,7 @@ BANK.wrong(
     "memory-key-normalised",
     "Pre-norm normalises memory as key.",
     _plain(pre2="x + drop(c(y, self.norm2(memory), memory, memory_mask))"),
+    "memory-normalised",
 )
 BANK.wrong(
     "query-not-normalised",
@@ -243,11 +248,13 @@ BANK.wrong(
     "memory-mask-forgotten",
     "The cross-attention gets no mask.",
     _plain(pre2="x + drop(c(y, memory, memory))", post2="self.norm2(x + drop(c(x, memory, memory)))"),
+    "memory-mask-not-handed-on",
 )
 BANK.wrong(
     "target-mask-forgotten",
     "The self-attention gets no mask.",
     _plain(pre1="x + drop(f(y, y, y))", post1="self.norm1(x + drop(f(x, x, x)))"),
+    "target-mask-not-handed-on",
 )
 BANK.wrong(
     "target-mask-lost-without-memory-mask",
@@ -288,6 +295,7 @@ BANK.wrong(
     "first-norm-for-the-second",
     "norm1 serves the cross-attention in pre-norm.",
     _plain(y2="self.norm1(x)"),
+    "norm1-twice",
 )
 BANK.wrong(
     "paths-from-the-beginning",
@@ -325,6 +333,7 @@ BANK.wrong(
         pre2="drop(x + c(y, memory, memory, memory_mask))",
         post2="self.norm2(drop(x + c(x, memory, memory, memory_mask)))",
     ),
+    "dropout-on-the-sum",
 )
 BANK.wrong(
     "cross-dropout-missing",
@@ -345,4 +354,5 @@ BANK.wrong(
         pre1="x.data.add_(drop(f(y, y, y, target_mask)).data)",
         post1="self.norm1(x.data.add_(drop(f(*[x.clone()] * 3, target_mask)).data))",
     ),
+    "changed-in-place",
 )

@@ -129,4 +129,5 @@ BANK.wrong(
     "in-place",
     "The ids are turned into the mask in place.",
     _plain("mask = token_ids.sub_(pad_id)\n    return mask.bool()[:, None, None, :]"),
+    "changed-in-place",
 )
