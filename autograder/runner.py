@@ -253,7 +253,8 @@ def _freed(
             helpers = []
         else:
             best, order = with_right, further
-            for name in [*helpers] if len(helpers) > 1 else []:  # those that the piece does not use make no difference
+            # Those that the piece does not use make no difference, nor one that fails only by a helper before it.
+            for name in helpers[::-1] if len(helpers) > 1 else []:
                 fewer = [other for other in helpers if other != name]
                 if tried(order, fewer).answers_as(best):
                     helpers = fewer
