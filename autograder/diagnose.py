@@ -39,16 +39,17 @@ class Attempt:
     failed: bool
 
 
-def explain(piece: str, attempts: list[Attempt]) -> list[Diagnosis | None]:
+def explain(piece: str, attempts: list[Attempt], by_order: bool = False) -> list[Diagnosis | None]:
     """For each check of a piece, the known mistake that explains its failure, or None.
 
     A known mistake must not show in a check in which the learner's numbers are not its own: a learner who passes a check
     that the mistake fails has not made it. Of several that fit, the one that explains most checks is named.
+    ``by_order`` says whether parameters of other names were set by their order: they are then, for the mistakes too.
     """
     found: list[Diagnosis | None] = [None] * len(attempts)
     if not any(attempt.failed for attempt in attempts):
         return found
-    fitting = [(known, _explained(known, attempts)) for known in registry.misconceptions(piece)]
+    fitting = [(known, _explained(known, attempts, by_order)) for known in registry.misconceptions(piece)]
     fitting.sort(key=lambda pair: -len(pair[1]))
     for index in range(len(attempts)):
         known = next((known for known, explained in fitting if index in explained), None)
@@ -57,17 +58,18 @@ def explain(piece: str, attempts: list[Attempt]) -> list[Diagnosis | None]:
     return found
 
 
-def _explained(known: registry.Misconception, attempts: list[Attempt]) -> set[int]:
+def _explained(known: registry.Misconception, attempts: list[Attempt], by_order: bool) -> set[int]:
     """The checks that the known mistake fails with the learner's numbers; none if it fails one with other numbers."""
     explained = set()
     # Failed checks first: most known mistakes are ruled out by the first of them.
     for index in sorted(range(len(attempts)), key=lambda i: not attempts[i].failed):
         attempt = attempts[index]
         candidate = _Candidate({known.piece: known.implementation}, attempt.exchanges)
+        candidate.setting = _by_order if by_order else None
         try:
             attempt.rerun(candidate)
         except _Differs:
-            if not _holds(known, attempt.rerun):
+            if not _holds(known, attempt.rerun, by_order):
                 return set()
         except (CheckFailed, StudentError):
             if not attempt.failed or candidate.rest:
@@ -79,13 +81,19 @@ def _explained(known: registry.Misconception, attempts: list[Attempt]) -> set[in
 
 
 @functools.lru_cache(maxsize=100_000)
-def _holds(known: registry.Misconception, rerun: Callable[[Any], None]) -> bool:
+def _holds(known: registry.Misconception, rerun: Callable[[Any], None], by_order: bool) -> bool:
     """Whether a check holds for the known mistake, whoever is being graded: asked once for each check and seed."""
     try:
-        rerun(LocalStudent({known.piece: known.implementation}))
+        student = LocalStudent({known.piece: known.implementation})
+        student.setting = _by_order if by_order else None
+        rerun(student)
     except Exception:
         return False
     return True
+
+
+def _by_order(request: dict) -> dict:
+    return {"by_order": True}
 
 
 class _Differs(Exception):

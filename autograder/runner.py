@@ -20,6 +20,9 @@ from autograder.diagnose import Diagnosis
 from autograder.student import Student, StudentError, as_student
 from transformer_lab.cells import Cell
 
+#: Asks a student's setting what it is; it has no widths of its own.
+NO_REQUEST: dict = {"init": None, "inputs": []}
+
 #: After one of these, the remaining checks of a piece fail without being run.
 STOPPED = ("Timeout", "TimeoutError", "Hung", "KernelDied")
 
@@ -201,12 +204,13 @@ def _run_piece(
     try:
         if trial.failed and not _lost(student):
             trial, terms = _freed(student, checks, seed, trial, verdicts)
+        by_order = bool(student.setting and student.setting(NO_REQUEST).get("by_order"))
         note = "" if trial.stopped else _note(student, piece, trial.attempts, cells)
     finally:
         student.setting = None
         del student.transcript[:]
     explaining = diagnosing and not trial.stopped
-    found = diagnose.explain(piece, trial.attempts) if explaining else [None] * len(checks)
+    found = diagnose.explain(piece, trial.attempts, by_order) if explaining else [None] * len(checks)
     results = [
         CheckResult(
             check.name,
@@ -239,7 +243,10 @@ def _freed(
         student.setting = stand_ins.setting(helpers, further)
         return _try(student, checks, seed)
 
-    missing = [e.message for e in trial.errors if e.type_name == "AttributeError" and " has no " in e.message]
+    complaints = (" has no ", " is no parameter")
+    missing = [
+        e.message for e in trial.errors if e.type_name == "AttributeError" and any(c in e.message for c in complaints)
+    ]
     best, order = trial, stand_ins.NOTHING
     if missing:
         orders.append(stand_ins.BY_ORDER)

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from autograder.compare import expect, require, require_pair
+from autograder.compare import expect, require, require_array, require_pair
 from autograder.oracles import any_mask, attention, gradients, normal, require_dtype, softmax
+from autograder.own_function import is_right, require_own_gradients
 from autograder.registry import check
 
 # ------------------------------------------------------------------------------------------------------------ softmax
@@ -106,13 +107,35 @@ def _attend(student, q, k, v, mask=None):
     return require_pair(got, f"`{ATTENTION}`")
 
 
+def _output(student, q, k, v, mask=None):
+    """The output alone; that the weights are returned beside it, other checks ask."""
+    got = student.run(ATTENTION, q, k, v) if mask is None else student.run(ATTENTION, q, k, v, mask)
+    return got if isinstance(got, np.ndarray) else require_pair(got, f"`{ATTENTION}`")[0]
+
+
+def _pointing(rng, lead, queries, keys, width, values):
+    """Queries, each of which points to one key and is at right angles to the others, so far that it gets all the weight.
+
+    That holds whatever the scores are divided by: what is asked is another thing than the scale.
+    """
+    _, _, v = _qkv(rng, lead, queries, keys, width, values)
+    directions = np.linalg.qr(rng.normal(size=(width, width)))[0] if width > 1 else np.ones((1, 1))
+    lengths = np.ones(keys) if width >= keys else np.linspace(-1, 1, keys)  # of width 1: the longest key is pointed to
+    k = np.zeros((*lead, keys, width))
+    for place in np.ndindex(lead):
+        order = rng.permutation(keys)
+        k[place] = directions[order] if width >= keys else lengths[order][:, None]
+    chosen = rng.integers(0, keys, size=(*lead, queries, 1))
+    q = np.take_along_axis(k, chosen, axis=-2) if width >= keys else rng.choice([-1, 1], size=(*lead, queries, width))
+    return (300 * np.sqrt(width) * q).astype(np.float32), k.astype(np.float32), v
+
+
 @check(ATTENTION, points=2)
 def attention_output_is_right_without_a_mask(student, rng):
     """The output is softmax(q kᵀ / √K) v, for as many keys as queries and for more, with values of another width."""
     for keys in (5, 7):
         q, k, v = _qkv(rng, keys=keys)
-        output, _ = _attend(student, q, k, v)
-        expect(output, attention(q, k, v)[0], OUTPUT)
+        expect(_output(student, q, k, v), attention(q, k, v)[0], OUTPUT)
 
 
 @check(ATTENTION, points=2)
@@ -126,9 +149,10 @@ def attention_weights_are_right_without_a_mask(student, rng):
 
 @check(ATTENTION, points=2)
 def attention_obeys_a_mask(student, rng):
-    """True means may attend: blocked keys get weight exactly 0 and the others share the whole."""
+    """True means may attend: blocked keys get weight exactly 0 and the others, whose scores are equal here, equal shares."""
     for lead in ((2, 3), (3,)):
         q, k, v = _qkv(rng, lead)
+        q = np.zeros_like(q)  # every score is 0, whatever it is divided by
         # One key is blocked for every query, the others for some.
         mask = np.insert(any_mask(rng, *lead, 5, 6), int(rng.integers(0, 7)), False, axis=-1)
         output, weights = _attend(student, q, k, v, mask)
@@ -140,7 +164,10 @@ def attention_obeys_a_mask(student, rng):
 
 @check(ATTENTION, points=1)
 def attention_broadcasts_masks(student, rng):
-    """Masks of two, three and four axes are broadcast: causal (L, L), per head (H, L_q, L_k), padding (B, 1, 1, L_k)."""
+    """Masks of two, three and four axes are broadcast: causal (L, L), per head (H, L_q, L_k), padding (B, 1, 1, L_k).
+
+    Every score is 0, so that the output is the mean of the values that may be attended to.
+    """
     q, k, v = _qkv(rng, keys=5)
     causal = np.tril(np.ones((5, 5), dtype=bool))
     padding = np.arange(7) < rng.integers(2, 7, size=(2, 1, 1, 1))
@@ -152,15 +179,16 @@ def attention_broadcasts_masks(student, rng):
         (q2, k2, v2, padding, "a padding mask (B, 1, 1, L_k)"),
         (q2, k2, v2, np.ones((1, 1, 1, 7), dtype=bool), "a mask that is True everywhere"),
     ):
-        output, weights = _attend(student, a, b, c, mask)
-        right = attention(a, b, c, mask)
-        expect(weights, right[1], f"{WEIGHTS} with {kind}")
-        expect(output, right[0], f"{OUTPUT} with {kind}")
+        a = np.zeros_like(a)
+        expect(_output(student, a, b, c, mask), attention(a, b, c, mask)[0], f"{OUTPUT} with {kind}")
 
 
 @check(ATTENTION, points=1)
 def attention_takes_any_leading_axes(student, rng):
-    """No leading axis, one, two or three; one query, one key; values as wide as the keys, and all of width one."""
+    """No leading axis, one, two or three; one query, one key; values as wide as the keys, and all of width one.
+
+    Every query points to one key, whose values it gets.
+    """
     some, wide = int(rng.integers(2, 5)), int(rng.integers(8, 13))
     for lead, queries, keys, width, values in (
         ((), some, 6, wide, wide),
@@ -169,12 +197,10 @@ def attention_takes_any_leading_axes(student, rng):
         ((2, 1, 3), some, 6, 1, 1),
         ((2,), 1, 1, None, None),
     ):
-        q, k, v = _qkv(rng, lead, queries=queries, keys=keys, width=width, values=values)
-        output, weights = _attend(student, q, k, v)
-        right = attention(q, k, v)
+        width = int(rng.integers(8, 13)) if width is None else width
+        q, k, v = _pointing(rng, lead, queries, keys, width, values)
         sizes = f"for q {q.shape}, k {k.shape} and v {v.shape}"
-        expect(output, right[0], f"{OUTPUT} {sizes}")
-        expect(weights, right[1], f"{WEIGHTS} {sizes}")
+        expect(_output(student, q, k, v), attention(q, k, v)[0], f"{OUTPUT} {sizes}")
 
 
 @check(ATTENTION, points=1)
@@ -216,13 +242,18 @@ def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
         got, again, after = student.run(ATTENTION, *inputs, want=("output", "again", "inputs"))
         output, weights = require_pair(got, f"`{ATTENTION}`")
         right = attention(*inputs)
-        expect(output, right[0], f"{OUTPUT} of {dtype.__name__} inputs {kind}")
-        expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs {kind}")
+        require_array(output, f"{OUTPUT} {kind}")
+        require_array(weights, f"{WEIGHTS} {kind}")
         require_dtype(output, dtype, "inputs", "an output")
         require_dtype(weights, dtype, "inputs", "weights")
         for name, was, now in zip(("q", "k", "v", "mask"), inputs, after, strict=False):
             expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
         expect(require_pair(again, f"`{ATTENTION}`")[0], output, f"{OUTPUT} in a second call")
+        if not is_right(output, right[0]):
+            names = [f"`{name}`" for name in "qkv"]
+            require_own_gradients(student, rng, ATTENTION, inputs, names, kind=f" {kind}")
+            continue
+        expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs {kind}")
         grads = student.run(ATTENTION, *inputs, want="input_grads")
 
         def reference(q, k, v, mask=mask):

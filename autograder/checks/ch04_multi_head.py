@@ -6,8 +6,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from autograder.compare import CheckFailed, expect, require
+from autograder.compare import CheckFailed, expect, require, require_array
 from autograder.oracles import any_mask, attention, distinct_sizes, gradients, normal, require_dtype
+from autograder.own_function import first, is_right, require_own_gradients
 from autograder.registry import check
 from autograder.student import Same, Strided, StudentError
 from transformer_lab.driver import cotangent
@@ -213,20 +214,72 @@ def _three(rng, sizes, d_model, dtype=np.float32):
     return [normal(rng, batch, length, d_model, dtype=dtype) for length in (queries, keys, keys)]
 
 
+def _plain(state, mixing: bool = True) -> dict:
+    """A state in which every score is 0, so that a head's output is the mean of the values that may be attended to.
+
+    What is asked is then the mask and not the scale. Keys and values have one projection, and no layer has a bias; without
+    ``mixing`` values and heads stay as they are.
+    """
+    eye = np.eye(len(state["w_q.weight"]), dtype=np.float32)
+    values, output = (state["w_v.weight"], state["w_o.weight"]) if mixing else (eye, eye)
+    weights = {"w_q": np.zeros_like(eye), "w_k": values, "w_v": values, "w_o": output}
+    return {name: weights[name[:3]] if name.endswith("weight") else np.zeros_like(state[name]) for name in NAMES}
+
+
+def _pointing(rng, sizes, init, state):
+    """Inputs and a state with which every query of every head points to one key, so far that it gets all the weight.
+
+    That holds whatever the scores are divided by: what is asked are the heads and not the scale. No layer has a bias.
+    """
+    (batch, queries, keys), (d_model, heads) = sizes, init
+    width = d_model // heads
+    towards = np.zeros((batch, heads, keys, width))
+    order = rng.permuted(np.broadcast_to(np.arange(keys), (batch, heads, keys)), axis=-1)
+    if width == 1:  # the outermost of the keys gets all
+        towards[..., 0] = order - (keys - 1) / 2 if keys > 1 else 1.0
+        query = rng.choice([-1.0, 1.0], size=(batch, heads, queries, 1))
+    else:  # on a circle, each equally far from the next
+        angles = 2 * np.pi * order / keys
+        towards[..., 0], towards[..., 1] = np.cos(angles), np.sin(angles)
+        chosen = rng.integers(0, keys, size=(batch, heads, queries, 1))
+        query = np.take_along_axis(towards, chosen, axis=-2)
+    w_q, w_k = (np.linalg.qr(rng.normal(size=(d_model, d_model)))[0] for _ in range(2))
+    weights = {"w_q": w_q.astype(np.float32), "w_k": w_k.astype(np.float32)}
+    given = {
+        name: weights.get(name[:3], state[name]) if name.endswith("weight") else np.zeros_like(state[name])
+        for name in NAMES
+    }
+    inputs = [merge(5000 * query) @ w_q, merge(towards) @ w_k, rng.normal(size=(batch, keys, d_model))]
+    return [x.astype(np.float32) for x in inputs], given
+
+
 def _call(student, inputs, mask=None, **call):
     return student.run(MHA, *inputs, **call) if mask is None else student.run(MHA, *inputs, mask, **call)
 
 
 @check(MHA, points=2)
 def multi_head_attention_attends_to_one_sequence(student, rng):
-    """Self-attention, query, key and value being one tensor: every head attends within its own columns, w_o mixes the heads."""
-    for _ in range(2):
+    """Self-attention, query, key and value being one tensor: every head attends within its own columns, w_o mixes the heads.
+
+    With a mask for each head too, and where scores are large.
+    """
+    for lead in (None, lambda batch, heads: (batch, heads), lambda batch, heads: (heads,)):
         batch, length, _, init, state = _multi_head(rng)
         x = normal(rng, batch, length, init[0])
-        got = student.run(MHA, x, Same(0), Same(0), init=init, state=state)
-        expect(
-            got, multi_head((x, x, x), state, init[1]), f"{OUTPUT}{init} for one x {x.shape} as query, key and value"
-        )
+        given = (any_mask(rng, *lead(batch, init[1]), length, length),) if lead else ()
+        got = student.run(MHA, x, Same(0), Same(0), *given, init=init, state=state)
+        masked = f" with a mask {given[0].shape}" if given else ""
+        what = f"{OUTPUT}{init} for one x {x.shape} as query, key and value{masked}"
+        expect(got, multi_head((x, x, x), state, init[1], *given), what)
+    # Scores in the tens. Where a query may attend to its lowest key alone, blocked ones must lie far below that one.
+    state = state | {f"w_q.{kind}": 25 * state[f"w_q.{kind}"] for kind in ("weight", "bias")}
+    q, k = (x @ state[f"{layer}.weight"].T + state[f"{layer}.bias"] for layer in LAYERS[:2])
+    first = split(q, init[1])[:, 0] @ np.swapaxes(split(k, init[1])[:, 0], -1, -2)  # head 0's scores (B, T, T)
+    mask = any_mask(rng, batch, 1, length, length)
+    mask[:, :, 0] = np.arange(length) == first[:, :1].argmin(-1)[..., None]
+    got = student.run(MHA, x, Same(0), Same(0), mask, init=init, state=state)
+    what = f"{OUTPUT}{init} for large scores with a mask (B, 1, T, T)"
+    expect(got, multi_head((x, x, x), state, init[1], mask), what, tolerance=2e-3)
 
 
 @check(MHA, points=2)
@@ -252,7 +305,10 @@ def multi_head_attention_attends_from_one_sequence_to_another(student, rng):
 
 @check(MHA, points=1)
 def multi_head_attention_takes_every_number_of_heads_that_divides(student, rng):
-    """One head, as many heads as columns, one sentence, one token; a width that the heads can't share is not accepted."""
+    """One head, as many heads as columns, one sentence, one token; a width that the heads can't share is not accepted.
+
+    Every query of a head points to one key, whose columns of that head it gets.
+    """
     batch, queries, keys, init, state = _multi_head(rng)
     d_model, heads = init
     for number, size in (
@@ -262,10 +318,10 @@ def multi_head_attention_takes_every_number_of_heads_that_divides(student, rng):
         (heads, (batch, 1, keys)),
         (heads, (batch, queries, 1)),
     ):
-        inputs = _three(rng, size, d_model)
-        got = _call(student, inputs, init=(d_model, number), state=state)
+        inputs, given = _pointing(rng, size, (d_model, number), state)
+        got = _call(student, inputs, init=(d_model, number), state=given)
         what = f"{OUTPUT}({d_model}, {number}) for query {inputs[0].shape}, key and value {inputs[1].shape}"
-        expect(got, multi_head(inputs, state, number), what)
+        expect(got, multi_head(inputs, given, number), what)
     # The specification has the constructor raise ValueError, and the visible tests insist on it. Any error that comes
     # before a result keeps the points here: what does harm is a width that is cut off in silence.
     heads = int(rng.choice([3, 5]))
@@ -281,14 +337,18 @@ def multi_head_attention_takes_every_number_of_heads_that_divides(student, rng):
 
 @check(MHA, points=2)
 def multi_head_attention_obeys_a_mask(student, rng):
-    """Self-attention with a mask, True = may attend: one for all (T, T), one for each sentence, one for each head too."""
+    """Self-attention with a mask, True = may attend: one for all (T, T), or one for each sentence.
+
+    Every score is 0, so that each head's output is the mean of the values that may be attended to.
+    """
     batch, length, _, init, state = _multi_head(rng)
+    state = _plain(state)
     causal = np.tril(np.ones((length, length), dtype=bool))
     for mask, kind in (
         (causal, "a causal mask (T, T)"),
         (any_mask(rng, length, length), "a mask (T, T)"),
+        (any_mask(rng, batch, 1, 1, length), "a mask (B, 1, 1, T)"),
         (any_mask(rng, batch, 1, length, length), "a mask (B, 1, T, T)"),
-        (any_mask(rng, batch, init[1], length, length), "a mask (B, H, T, T)"),
     ):
         x = normal(rng, batch, length, init[0])
         got = student.run(MHA, x, Same(0), Same(0), mask, init=init, state=state)
@@ -297,36 +357,28 @@ def multi_head_attention_obeys_a_mask(student, rng):
 
 @check(MHA, points=1)
 def multi_head_attention_broadcasts_masks(student, rng):
-    """Cross-attention with a mask of padding (B, 1, 1, S), one for each head (1, H, T, S), one for all (T, S), and others."""
-    batch, queries, keys, init, state = _multi_head(rng)
+    """Cross-attention of one head with a mask of padding (B, 1, 1, S), one for all (T, S), and others; inputs stay.
+
+    Every score is 0 and every projection leaves its input as it is, so that the output is the mean of the values that
+    may be attended to.
+    """
+    batch, queries, keys, (d_model, _), state = _multi_head(rng)
+    init, state = (d_model, 1), _plain(state, mixing=False)
     lengths = rng.integers(1, keys, size=(batch, 1, 1, 1))
     for mask, kind in (
         (np.arange(keys) < lengths, "a padding mask (B, 1, 1, S)"),
         (any_mask(rng, batch, 1, 1, keys), "a mask (B, 1, 1, S)"),
         (any_mask(rng, batch, 1, queries, keys), "a mask (B, 1, T, S)"),
-        (any_mask(rng, 1, init[1], queries, keys), "a mask (1, H, T, S)"),
-        (any_mask(rng, init[1], queries, keys), "a mask (H, T, S)"),
+        (any_mask(rng, 1, queries, keys), "a mask (1, T, S)"),
         (any_mask(rng, queries, keys), "a mask (T, S)"),
         (any_mask(rng, 1, keys), "a mask (1, S)"),
         (np.ones((queries, keys), dtype=bool), "a mask (T, S) that is True everywhere"),
     ):
-        inputs = _three(rng, (batch, queries, keys), init[0])
+        inputs = _three(rng, (batch, queries, keys), d_model)
         got, after = _call(student, inputs, mask, init=init, state=state, want=("output", "inputs"))
-        expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT}{init} with {kind}")
+        expect(got, multi_head(inputs, state, 1, mask), f"{OUTPUT}{init} with {kind}")
         for name, was, now in zip(("query", "key", "value", "mask"), [*inputs, mask], after, strict=True):
             expect(now, was, f"`{name}` after a call with {kind} (was it changed in place?)", tolerance=0)
-    # Scores in the tens. Where a query may attend to its lowest key alone, blocked ones must lie far below that one.
-    inputs = _three(rng, (batch, queries, keys), init[0])
-    inputs[0] = inputs[0] * np.float32(25)
-    q, k = (
-        x @ state[f"{layer}.weight"].T + state[f"{layer}.bias"] for layer, x in zip(LAYERS[:2], inputs, strict=False)
-    )
-    first = split(q, init[1])[:, 0] @ np.swapaxes(split(k, init[1])[:, 0], -1, -2)  # head 0's scores (B, T, S)
-    mask = any_mask(rng, batch, 1, queries, keys)
-    mask[:, :, 0] = np.arange(keys) == first[:, :1].argmin(-1)[..., None]
-    got = _call(student, inputs, mask, init=init, state=state)
-    what = f"{OUTPUT}{init} for large scores with a mask (B, 1, T, S)"
-    expect(got, multi_head(inputs, state, init[1], mask), what, tolerance=2e-3)
 
 
 @check(MHA, points=1)
@@ -360,14 +412,23 @@ def multi_head_attention_sends_gradients_to_its_inputs(student, rng):
     parameters = [state[name] for name in NAMES]
     for mask, kind in ((None, "without a mask"), (any_mask(rng, batch, 1, length, length), "with a mask")):
         inputs = _three(rng, (batch, length, length), init[0])
-        grads = _call(student, inputs, mask, init=init, state=state, want="input_grads")
+        got, grads = _call(student, inputs, mask, init=init, state=state, want=("output", "input_grads"))
+        if not is_right(got, multi_head(inputs, state, init[1], mask)):
+            given = inputs if mask is None else [*inputs, mask]
+            names = ("query", "key", "value")
+            require_own_gradients(student, rng, MHA, given, names, kind=f" {kind}", init=init, state=state)
+            continue
         wanted = gradients(pytorchs(init[1], mask), *inputs, *parameters)
         for name, grad, want in zip(("query", "key", "value"), grads, wanted, strict=False):
             require(grad is not None, f"No gradient reaches {name} {kind}.")
             expect(grad, want, f"the gradient of {name} {kind}")
     x = inputs[0]
-    grads = student.run(MHA, x, Same(0), Same(0), init=init, state=state, want="input_grads")
+    call = {"init": init, "state": state}
+    got, grads = student.run(MHA, x, Same(0), Same(0), want=("output", "input_grads"), **call)
     require(grads[0] is not None, "No gradient reaches x where it is query, key and value.")
+    if not is_right(got, multi_head((x, x, x), state, init[1])):
+        require_own_gradients(student, rng, MHA, [x, Same(0), Same(0)], ["x"], **call)
+        return
     wanted = gradients(pytorchs(init[1]), x, x, x, *parameters)
     expect(grads[0], sum(wanted[:3]), "the gradient of x where it is query, key and value")
 
@@ -377,7 +438,11 @@ def multi_head_attention_trains_all_its_parameters(student, rng):
     """Gradients reach the weights and biases of all four projections, in training mode."""
     batch, length, _, init, state = _multi_head(rng)
     inputs = _three(rng, (batch, length, length), init[0])
-    grads = _call(student, inputs, init=init, state=state, mode="train", want="parameter_grads")
+    call = {"init": init, "state": state, "mode": "train"}
+    got, grads = _call(student, inputs, want=("output", "parameter_grads"), **call)
+    if not is_right(got, multi_head(inputs, state, init[1])):
+        require_own_gradients(student, rng, MHA, inputs, NAMES, parameters=True, **call)
+        return
     wanted = gradients(pytorchs(init[1]), *inputs, *(state[name] for name in NAMES))[3:]
     for name, want in zip(NAMES, wanted, strict=True):
         grad = grads.get(name)
@@ -391,41 +456,40 @@ def multi_head_attention_trains_all_its_parameters(student, rng):
 def multi_head_attention_keeps_nothing_from_call_to_call(student, rng):
     """Training and evaluation mode do the same; a second call sees its own inputs only; inputs stay; float64 is right too."""
     batch, queries, keys, init, state = _multi_head(rng)
-    lengths = (batch, queries, keys)
+    lengths, call = (batch, queries, keys), {"init": init, "state": state}
     mask = any_mask(rng, batch, 1, queries, keys)
+
+    def alone(*inputs):
+        result = student.run(MHA, *inputs, **call)
+        require_array(first(result), OUTPUT)
+        return first(result)
+
     for mode in ("train", "eval"):
-        first = [*_three(rng, lengths, init[0]), mask]
+        one = [*_three(rng, lengths, init[0]), mask]
         other = [*_three(rng, lengths, init[0]), any_mask(rng, batch, 1, queries, keys)]
-        got, again, then, after = student.run(
-            MHA,
-            *first,
-            init=init,
-            state=state,
-            mode=mode,
-            then=tuple(other),
-            want=("output", "again", "then", "inputs"),
-        )
-        expect(got, multi_head(first[:3], state, init[1], mask), f"{OUTPUT} in {mode} mode")
+        wants = ("output", "again", "then", "inputs")
+        got, again, then, after = student.run(MHA, *one, mode=mode, then=tuple(other), want=wants, **call)
+        got, again, then = first(got), first(again), first(then)
+        expect(got, alone(*one), f"{OUTPUT} in {mode} mode, held against that in evaluation")
         expect(again, got, f"{OUTPUT} in a second call in {mode} mode")
-        expect(then, multi_head(other[:3], state, init[1], other[3]), f"{OUTPUT} in a later call with other inputs")
-        for name, was, now in zip(("query", "key", "value", "mask"), first, after, strict=True):
+        expect(then, alone(*other), f"{OUTPUT} in a later call with other inputs, held against that of a first one")
+        for name, was, now in zip(("query", "key", "value", "mask"), one, after, strict=True):
             expect(now, was, f"`{name}` after the call (was it changed in place?)", tolerance=0)
-    first = _three(rng, lengths, init[0])
+    one = _three(rng, lengths, init[0])
     other = _three(rng, (batch + 1, queries + 2, keys + 3), init[0])
-    got = student.run(MHA, *first, init=init, state=state, then=tuple(other), want="then")
-    expect(got, multi_head(other, state, init[1]), f"{OUTPUT} in a later call with longer inputs")
-    (x, memory, _), (other_x, other_memory, _) = first, _three(rng, lengths, init[0])
+    got = first(student.run(MHA, *one, then=tuple(other), want="then", **call))
+    expect(got, alone(*other), f"{OUTPUT} in a later call with longer inputs")
+    (x, memory, _), (other_x, other_memory, _) = one, _three(rng, lengths, init[0])
     then = (other_x, other_memory, Same(1))
-    got = student.run(MHA, x, memory, Same(1), init=init, state=state, then=then, want="then")
-    right = multi_head((other_x, other_memory, other_memory), state, init[1])
-    expect(got, right, f"{OUTPUT} in a later call with another tensor as key and value")
+    got = first(student.run(MHA, x, memory, Same(1), then=then, want="then", **call))
+    expect(got, alone(*then), f"{OUTPUT} in a later call with another tensor as key and value")
     inputs = _three(rng, lengths, init[0], dtype=np.float64)
     try:
-        got = student.run(MHA, *inputs, mask, init=init, state=state)
+        got = first(student.run(MHA, *inputs, mask, **call))
     except StudentError as error:
         # A module converts its inputs to float32 and then meets its parameters in float64: PyTorch says so at once.
         # The visible tests insist on float64; a result that is wrong without a word would cost the points.
         if error.type_name != "RuntimeError" or "dtype" not in error.message:
             raise
     else:
-        expect(got, multi_head(inputs, state, init[1], mask), f"{OUTPUT} for float64 inputs")
+        expect(got, alone(*(x.astype(np.float32) for x in inputs), mask), f"{OUTPUT} for float64 inputs")

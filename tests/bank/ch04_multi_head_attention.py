@@ -1119,4 +1119,5 @@ _changed(
     "Two heads wherever they divide the width, whatever is asked for.",
     check=_LINES["check"] + "\n        num_heads = 2 if d_model % 2 == 0 else num_heads",
     masked="scores.masked_fill(~(mask if mask.dim() < 3 else mask[..., :1, :, :]), float('-inf'))",
+    misconception="first-heads-mask-for-all",
 )
