@@ -201,12 +201,14 @@ def counts_positions_along_the_sequence(student, rng):
 
 @check("TransformerEmbedding", points=1)
 def drops_entries_of_the_sum_while_training(student, rng):
-    """In training mode dropout acts on the sum of token and position, entry by entry; in evaluation mode it does nothing."""
+    """In training mode dropout acts on the sum, entry by entry; by default, and in evaluation mode, it does nothing."""
     vocab, d_model, max_len, table, _ = _embedding(rng)
     ids, rate = rng.integers(0, vocab, size=(40, 15)), float(rng.choice([0.25, 0.4]))
     call = {"init": (vocab, d_model, max_len, rate), "state": {TABLE: table}, "seed": int(rng.integers(2**31))}
     whole = _sum(table, ids)
     expect(student.run("TransformerEmbedding", ids, mode="eval", **call), whole, "the embedding in evaluation mode")
+    without = call | {"init": (vocab, d_model, max_len)}
+    expect(student.run("TransformerEmbedding", ids, mode="train", **without), whole, "the embedding without dropout")
     got, again = student.run("TransformerEmbedding", ids, mode="train", want=("output", "again"), **call)
     require_array(got, "the embedding in training mode")
     shape = tuple(got.shape)

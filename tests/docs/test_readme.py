@@ -18,6 +18,7 @@ from autograder import cli, registry, runner, samples
 from autograder.student import LocalStudent
 from transformer_lab import pieces, tiny
 from transformer_lab.cells import read_cells, read_notebook
+from transformer_lab.results import load as load_result
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -188,6 +189,14 @@ def test_the_pythons_named_are_those_allowed():
     low, high = re.search(r"Python 3\.(\d+), .* or 3\.(\d+) on Linux", README).groups()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["requires-python"] == f">=3.{low},<3.{int(high) + 1}"
+
+
+def test_the_mutants_are_counted_as_the_result_has_them():
+    shown = re.search(r"of (\d+) mutants .* they catch (\d+); the other (\d+) do what", README).groups()
+    rows = load_result("mutation").select()
+    counted = [sum(row[column] for row in rows) for column in ("mutants", "killed", "equivalent")]
+    assert [int(number) for number in shown] == counted
+    assert sum(counted[1:]) == counted[0]
 
 
 def test_check_prints_what_the_readme_shows(results, monkeypatch, capsys):
