@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all setup notebooks bundle book grade test test-fast test-long mutation results-check lint format clean distclean help
+.PHONY: all setup notebooks bundle book grade test test-fast test-long mutation confusion stability results-check lint format clean distclean help
 
 all: notebooks book grade ## build the stubs and the book, grade the sample submissions, say where things are
 	@echo
@@ -62,6 +62,12 @@ test-long: $(VENV)/installed ## run every test
 
 mutation: $(VENV)/installed ## mutants of the reference pieces against the hidden checks
 	@nice $(BIN)/python -m tests.proof.mutation
+
+confusion: $(VENV)/installed ## which known mistake is named as which
+	@nice $(BIN)/python -m tests.proof.confusion
+
+stability: $(VENV)/installed ## verdicts over SEEDS=200 seeds, threads and algorithms; goes on where it was stopped
+	@nice $(BIN)/python -m tests.proof.stability $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS))
 
 results-check: $(VENV)/installed ## fail when the code that made a file of results/ has changed
 	@$(BIN)/python -m transformer_lab.results
