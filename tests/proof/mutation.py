@@ -419,12 +419,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out, err = Console(), Console(stderr=True)
     listed = equivalents()
     chosen = [mutant for piece in options.piece or registry.pieces() for mutant in mutants(piece)]
+    code = sorted({EQUIVALENT, *(file for piece in registry.pieces() for file in code_of(piece))})
+    before = list(map(results.digest, code))
     verdicts = survey(chosen, options.jobs, options.fresh, say=err)
     table, wrong = rows(verdicts, listed), complaints(verdicts, listed)
     if not options.piece:
         wrong += [
             f"{e.piece}: listed as equivalent, but is no piece" for e in listed if e.piece not in registry.pieces()
         ]
+    if list(map(results.digest, code)) != before:
+        wrong.append("An answer or a check has changed while the mutants ran: count again.")
     out.print(by_chapter(table))
     for sentence in wrong:
         out.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
@@ -433,7 +437,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "mutation",
             table,
             command="make mutation",
-            code=sorted({EQUIVALENT, *(file for piece in registry.pieces() for file in code_of(piece))}),
+            code=code,
             seed=SEEDS[0],
             machine=results.describe_machine(),
         )
