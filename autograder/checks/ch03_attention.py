@@ -242,8 +242,9 @@ def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
         got, again, after = student.run(ATTENTION, *inputs, want=("output", "again", "inputs"))
         output, weights = require_pair(got, f"`{ATTENTION}`")
         right = attention(*inputs)
-        require_array(output, f"{OUTPUT} {kind}")
-        require_array(weights, f"{WEIGHTS} {kind}")
+        for got, want, what in zip((output, weights), right, (OUTPUT, WEIGHTS), strict=True):
+            require_array(got, f"{what} {kind}")
+            require(got.shape == want.shape, f"{what.capitalize()} {kind}: shape {got.shape}, expected {want.shape}.")
         require_dtype(output, dtype, "inputs", "an output")
         require_dtype(weights, dtype, "inputs", "weights")
         for name, was, now in zip(("q", "k", "v", "mask"), inputs, after, strict=False):
