@@ -10,6 +10,7 @@ import pytest
 from book_building import ROOT
 
 from autograder import registry, run_checks
+from transformer_lab import results
 
 BOOK = ROOT / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9][0-9]_*.md"))
@@ -188,8 +189,8 @@ def test_the_checks_that_the_page_names_notice_the_slip(slip):
     failed = set()
     for piece, mistake in SLIPS[slip]:
         known = next(m for m in registry.misconceptions(piece) if m.id == mistake)
-        results = run_checks({piece: known.implementation}, piece=piece, diagnosing=False)
-        failed |= {(piece, registry.title(piece, result.check)) for result in results if not result.passed}
+        judged = run_checks({piece: known.implementation}, piece=piece, diagnosing=False)
+        failed |= {(piece, registry.title(piece, result.check)) for result in judged if not result.passed}
     assert named <= failed, f"named, and pass: {sorted(named - failed)}"
 
 
@@ -220,3 +221,23 @@ def test_every_page_of_the_appendix_is_in_the_contents():
     for folder in ("appendix", "instructors"):
         for page in sorted((BOOK / folder).glob("*.md")):
             assert f"file: {Path('book', folder, page.stem)}\n" in contents
+
+
+# -------------------------------------------------------------------------------------------------------- instructors
+
+
+def test_the_page_on_the_checks_gives_the_figures_of_the_results(book):
+    """Of every result that the page reads, the first figure of its text is the file's."""
+    page = (book.html / "book" / "instructors" / "what_the_checks_prove.html").read_text(encoding="utf-8")
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    said = {
+        "mutation": lambda rows: (
+            f"Of {sum(r['mutants'] for r in rows)} mutants {sum(r['equivalent'] for r in rows)} do"
+        ),
+        "confusion": lambda rows: f"There are {len(rows)} wrong ones",
+        "stability": lambda rows: f"with the inputs of {max(r['seeds'] for r in rows if r['row'] == 'verdicts')} seeds",
+    }
+    read = re.findall(r'results\.load\("(\w+)"\)', text_of("instructors/what_the_checks_prove.md"))
+    assert "mutation" in read
+    for name in read:
+        assert said[name](results.load(name).select()) in text
