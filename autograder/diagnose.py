@@ -64,58 +64,46 @@ def _explained(known: registry.Misconception, attempts: list[Attempt], by_order:
     # Failed checks first: most known mistakes are ruled out by the first of them.
     for index in sorted(range(len(attempts)), key=lambda i: not attempts[i].failed):
         attempt = attempts[index]
-        candidate = _Candidate({known.piece: known.implementation}, attempt.exchanges)
-        candidate.setting = _by_order if by_order else None
-        try:
-            attempt.rerun(candidate)
-        except _Differs:
-            if not _holds(known, attempt.rerun, by_order):
-                return set()
-        except (CheckFailed, StudentError):
-            if not attempt.failed or candidate.rest:
-                return set()
-            explained.add(index)
-        except Exception:  # a check that cannot compare what came back, as it could not for the learner
+        failure = _failure(known, attempt.rerun, by_order)
+        if failure is None:
+            continue
+        if not attempt.failed or not failure.comparable or len(attempt.exchanges) != len(failure.answers):
             return set()
+        if not all(map(_same, failure.answers, attempt.exchanges)):
+            return set()
+        explained.add(index)
     return explained
 
 
-@functools.lru_cache(maxsize=100_000)
-def _holds(known: registry.Misconception, rerun: Callable[[Any], None], by_order: bool) -> bool:
-    """Whether a check holds for the known mistake, whoever is being graded: asked once for each check and seed."""
+@dataclass(frozen=True)
+class _Failure:
+    """A check that a known mistake fails: what it answered, and whether the check could compare what came back."""
+
+    answers: list[Exchange]
+    comparable: bool
+
+
+@functools.lru_cache(maxsize=5_000)
+def _failure(known: registry.Misconception, rerun: Callable[[Any], None], by_order: bool) -> _Failure | None:
+    """How a known mistake fails a check, None where it holds, whoever is graded: asked once for each check and seed."""
+    student = LocalStudent({known.piece: known.implementation})
+    student.setting = _by_order if by_order else None
     try:
-        student = LocalStudent({known.piece: known.implementation})
-        student.setting = _by_order if by_order else None
         rerun(student)
-    except Exception:
+    except Exception as failure:
+        answers = [Exchange({}, exchange.wanted, exchange.error) for exchange in student.transcript]
+        return _Failure(answers, isinstance(failure, (CheckFailed, StudentError)))
+    return None
+
+
+def _same(ours: Exchange, theirs: Exchange) -> bool:
+    """Whether a known mistake and the learner's piece answered a request alike: the same numbers, or the same error."""
+    if ours.error is not None and theirs.error is not None:
+        return (ours.error.type_name, ours.error.message) == (theirs.error.type_name, theirs.error.message)
+    if ours.error is not None or theirs.error is not None:
         return False
-    return True
+    return equal(ours.wanted, theirs.wanted, MATCHING_TOLERANCE)
 
 
 def _by_order(request: dict) -> dict:
     return {"by_order": True}
-
-
-class _Differs(Exception):
-    """The known mistake answers a request in another way than the learner's piece."""
-
-
-class _Candidate(LocalStudent):
-    """A known mistake whose every answer is held against the learner's."""
-
-    def __init__(self, namespace: Any, exchanges: list[Exchange]):
-        super().__init__(namespace)
-        self.rest = list(exchanges)
-
-    def send(self, request: dict) -> dict:
-        theirs = self.rest.pop(0) if self.rest else None
-        try:
-            wanted = super().send(request)
-        except StudentError as error:
-            other = theirs.error if theirs is not None else None
-            if other is None or (error.type_name, error.message) != (other.type_name, other.message):
-                raise _Differs from None
-            raise
-        if theirs is None or theirs.wanted is None or not equal(wanted, theirs.wanted, MATCHING_TOLERANCE):
-            raise _Differs
-        return wanted
