@@ -741,16 +741,6 @@ class PaddingGuessed(_Classifier):
         return super().forward(inputs, inputs != 0)
 
 
-@misconception(
-    CLASSIFIER,
-    "inputs-multiplied-by-the-mask",
-    "The inputs are set to 0 at padding before embed: it gets them as they are.",
-)
-class InputsMultiplied(_Classifier):
-    def forward(self, inputs, mask):
-        return super().forward(inputs * mask, mask)
-
-
 @misconception(CLASSIFIER, "squeezed", "squeeze() takes the axis of a batch of one away: the logits are always (B, C).")
 class Squeezed(_Classifier):
     def end(self, pooled):
