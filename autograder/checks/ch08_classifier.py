@@ -362,6 +362,9 @@ def classifier_goes_from_inputs_to_logits(student, rng):
                     f"{what[:1].upper()}{what[1:]}: a {name} was taken; logits are what the head returns.",
                 )
         expect(got, want, what, tolerance=3e-4)
+        if number == 2:  # these parts know of no order, so the classifier doesn't either
+            backwards = case.run(inputs[:, ::-1].copy(), mask)
+            expect(backwards, want, f"{LOGITS} for the same tokens read backwards, with parts that know no order,")
 
 
 @check(CLASSIFIER, points=1)
