@@ -85,7 +85,7 @@ class Task(ABC):
     kind: str
     ordered: bool
     description: str
-    lengths: tuple[int, ...] = tuple(range(12, 33))
+    lengths: tuple[int, ...] = tuple(range(12, 25))
     num_classes: int = 2
     vocab_size: int | None = None
 
@@ -225,17 +225,17 @@ class Share(Task):
 class FirstMotif(Task):
     """Two motifs in noise, each exactly once; the class says which of them comes first.
 
-    Each motif is the other read backwards: the same two tokens, so that it is not the tokens that tell them apart. The
-    noise is made of these tokens and others, and both orders of the motifs in it are sequences of this kind: exchanging
-    them turns a sequence of one class into an equally likely one of the other, with the same tokens. The Bayes rule looks
-    where the motifs are, and is always right.
+    The noise is made of the motifs' own tokens and others, so that a token alone does not tell whether it belongs to a
+    motif. Both orders of the motifs in it are sequences of this kind: exchanging them turns a sequence of one class into
+    an equally likely one of the other, with the same tokens. The Bayes rule looks where the motifs are, and is always
+    right.
     """
 
     name, kind, ordered = "first-motif", "tokens", True
-    description = "Which of the motifs 1 2 and 2 1 comes first?"
-    vocab_size = 9
-    lengths = tuple(range(8, 21))
-    motifs = (np.array([1, 2]), np.array([2, 1]))
+    description = "Which of the motifs 1 2 and 3 4 comes first?"
+    vocab_size = 17
+    lengths = tuple(range(8, 17))
+    motifs = (np.array([1, 2]), np.array([3, 4]))
 
     def _possible(self, length: int) -> bool:
         return length >= 2 * len(self.motifs[0])
@@ -362,48 +362,43 @@ class Trend(Task):
 
 
 class Period(Task):
-    """A cosine with a random phase in noise; the class says how long its period is, about 4, 6, 9 or 14.
+    """A cosine in normal noise of variance 1; the class says how long its period is, about 4, 6, 9 or 14.
 
     The length L is a prime, and the cosine makes a whole number k of turns: k = L / period, rounded. As t runs from 0 to
-    L − 1, k·t mod L runs through the same numbers for every k, in another order: all classes have the same numbers. The
-    likelihood of k grows with |Σ x e^(−2πikt/L)| alone, so that the Bayes rule is the largest of the four. At the right k
-    this is a complex normal number around a signal, at the others without; with γ = amplitude² · L / (4 · noise²) the
-    largest is the right one with probability Σ (−1)ⁿ C(3, n) / (n + 1) · e^(−γ n / (n + 1)), n = 0 … 3, as in the
-    detection of orthogonal signals of unknown phase (Proakis, *Digital Communications*, section on noncoherent detection).
+    L − 1, k·t mod L runs through the same numbers for every k, in another order: all classes have the same numbers.
+    The cosines of different k are orthogonal and of one length, √(L/2), so that the log likelihood is Σ x cos(2πkt/L) and
+    a constant: the Bayes rule takes the largest of the four sums. They are independent normal numbers of variance L/2, the
+    right one with mean L/2 and the others with mean 0; the right one is the largest with probability
+    ∫ φ(u − √(L/2)) Φ(u)³ du (orthogonal signals; Proakis, *Digital Communications*), which is integrated numerically.
     """
 
     name, kind, ordered = "period", "series", True
     description = "How long is the period: about 4, 6, 9 or 14 steps?"
-    lengths = (29, 31, 37, 41, 43, 47)
+    lengths = (23, 29, 31, 37)
     periods = (4, 6, 9, 14)
     num_classes = 4
-    amplitude, noise = 1.0, 1.0
 
     def _possible(self, length: int) -> bool:
         prime = length > 1 and all(length % divisor for divisor in range(2, math.isqrt(length) + 1))
-        return prime and length >= 2 * self.periods[-1]
+        return prime and len({round(length / period) for period in self.periods}) == self.num_classes
 
-    def _turns(self, lengths: np.ndarray) -> np.ndarray:
-        """How many turns each class makes in each length, (N, classes)."""
-        return np.rint(lengths[:, None] / np.array(self.periods))
+    def _waves(self, lengths: np.ndarray, width: int) -> np.ndarray:
+        """The cosine of each class for each length, (N, classes, width)."""
+        turns = np.rint(lengths[:, None] / np.array(self.periods))
+        return np.cos(2 * np.pi * (turns / lengths[:, None])[..., None] * np.arange(width))
 
     def _draw(self, labels: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        turns = np.take_along_axis(self._turns(lengths), labels[:, None], axis=1) / lengths[:, None]
-        angles = 2 * np.pi * (np.arange(lengths.max(initial=1)) * turns + rng.random((len(lengths), 1)))
-        return self.amplitude * np.cos(angles) + self.noise * rng.standard_normal(angles.shape)
+        waves = self._waves(lengths, lengths.max(initial=1))[np.arange(len(lengths)), labels]
+        return waves + rng.standard_normal(waves.shape)
 
     def bayes(self, sequences: Sequences) -> Tensor:
-        lengths = sequences.lengths.numpy()
-        turns = self._turns(lengths)[..., None] / lengths[:, None, None]
-        waves = np.exp(-2j * np.pi * turns * np.arange(sequences.inputs.size(1)))  # (N, classes, L)
-        return torch.from_numpy(np.abs((waves * sequences.inputs.double().numpy()[:, None]).sum(-1)).argmax(1))
+        waves = self._waves(sequences.lengths.numpy(), sequences.inputs.size(1))
+        return torch.from_numpy((waves * sequences.inputs.double().numpy()[:, None]).sum(-1).argmax(1))
 
     def _accuracy(self, length: int) -> float:
-        gamma = self.amplitude**2 * length / (4 * self.noise**2)
-        others = self.num_classes - 1
-        return sum(
-            (-1) ** n * math.comb(others, n) / (n + 1) * math.exp(-gamma * n / (n + 1)) for n in range(others + 1)
-        )
+        u = torch.linspace(-10, 20, 30_001, dtype=torch.float64)
+        right = torch.distributions.Normal(math.sqrt(length / 2), 1.0).log_prob(u).exp()
+        return float(torch.trapezoid(right * torch.special.ndtr(u) ** (self.num_classes - 1), u))
 
 
 class Lag(Task):
@@ -418,8 +413,8 @@ class Lag(Task):
 
     name, kind, ordered = "lag", "series", True
     description = "Do neighbours tend to have opposite signs or the same sign?"
-    lengths = tuple(range(12, 33, 2))
-    tilt = 0.6
+    lengths = tuple(range(8, 17, 2))
+    tilt = 1.0
 
     def _possible(self, length: int) -> bool:
         return length >= 2 and length % 2 == 0

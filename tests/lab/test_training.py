@@ -50,7 +50,8 @@ def test_it_learns_and_writes_down_how(parts):
     history = fit(model, parts, steps=250, every=50, lr=0.3)
     assert training.evaluate(model, parts["test"]) > 0.97
     assert history.steps == [50, 100, 150, 200, 250]
-    assert len(history.losses) == 250 and np.mean(history.losses[-20:]) < np.mean(history.losses[:20]) / 2
+    assert len(history.losses) == 250
+    assert np.mean(history.losses[-20:]) < np.mean(history.losses[:20]) / 2
     assert len(history.accuracies) == len(history.validation_losses) == 5
     assert history.best_step == history.steps[int(np.argmin(history.validation_losses))]
     assert not model.training
@@ -93,7 +94,8 @@ def test_patience_ends_training(parts):
     frozen = type("Frozen", (Bag,), {"forward": lambda self, i, m: Bag.forward(self, i, m) + 0 * self.free})
     model.__class__ = frozen  # nothing changes: the first look is the best
     history = fit(model, parts, steps=1000, every=2, patience=3)
-    assert history.steps == [2, 4, 6, 8] and history.best_step == 2
+    assert history.steps == [2, 4, 6, 8]
+    assert history.best_step == 2
 
 
 def test_a_loss_that_is_not_finite_says_at_which_step(parts):
@@ -120,7 +122,8 @@ def test_ctrl_c_keeps_the_best_weights_so_far(parts, capsys):
 
     model.register_forward_hook(interrupt)
     history = fit(model, parts, steps=100, every=2, batch_size=200)
-    assert len(history.losses) == 3 and history.best_step == 2
+    assert len(history.losses) == 3
+    assert history.best_step == 2
     assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
     assert "Stopped at step 3; the weights of step 2 are kept." in "".join(capsys.readouterr())
 
@@ -153,7 +156,8 @@ def test_the_batches_of_an_evaluation_do_not_matter(parts):
     model.train()
     one, many = (training.logits(model, parts["test"], batch_size) for batch_size in (7, 1000))
     assert model.training, "the mode is put back"
-    assert torch.allclose(one, many, atol=1e-6) and one.shape == (400, 2)
+    assert torch.allclose(one, many, atol=1e-6)
+    assert one.shape == (400, 2)
     assert torch.equal(training.predict(model, parts["test"]), many.argmax(1))
     right = sum(a == b for a, b in zip(many.argmax(1).tolist(), parts["test"].labels.tolist(), strict=True))
     assert training.evaluate(model, parts["test"]) == right / 400
@@ -163,6 +167,7 @@ def test_the_batches_of_an_evaluation_do_not_matter(parts):
 def test_the_bar_shows_how_it_goes(parts, capsys):
     fit(bag(), parts, steps=4, every=2, progress=True)
     shown = capsys.readouterr().err
-    assert "4/4" in shown and "validation=0." in shown
+    assert "4/4" in shown
+    assert "validation=0." in shown
     fit(bag(), parts, steps=4, every=2)
     assert capsys.readouterr().err == ""
