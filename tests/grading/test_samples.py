@@ -358,7 +358,7 @@ def test_intake_finds_every_answer_and_restores_every_test(course, sample):
     for cell in source.cells:
         if is_test(cell.metadata):
             assert cells[grade_id(cell)].source == cell.source
-            assert "tags" not in cells[grade_id(cell)].metadata
+            assert cells[grade_id(cell)].metadata.get("tags") == cell.metadata.get("tags")
     answers = {edit.target: edit.text for edit in sample.edits if edit.action == "answer"}
     stubs = {grade_id(cell): cell.source for cell in stub(sample).cells}
     for piece in sample.expect.keys() - registry.submitted(sample.assignment).keys():
