@@ -69,7 +69,7 @@ def _run_classify(options: argparse.Namespace) -> int:
     print(task.description)
     parts = sequences.splits(task, options.seed)
     job = Job(name, "transformer", options.seed)
-    model, history = trained(job, parts, options.steps or classifier.STEPS, progress=True)
+    model, history = trained(job, parts, options.steps, progress=True)
     print(f"{len(history.losses)} steps; the weights of step {history.best_step} are kept.")
     from transformer_lab import training
 

@@ -43,7 +43,7 @@ class Config:
 GRADED = Config("first-motif")
 
 #: After so many steps of :func:`transformer_lab.training.fit` it has learnt its task.
-STEPS = 1500
+STEPS = 2000
 
 #: How many sequences the hidden test set has.
 HIDDEN_SIZE = 2_000

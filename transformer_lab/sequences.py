@@ -145,7 +145,7 @@ class Task(ABC):
 
 
 def splits(
-    task: Task, seed: int, train: int = 20_000, validation: int = 1_000, test: int = 5_000
+    task: Task, seed: int, train: int = 40_000, validation: int = 1_000, test: int = 5_000
 ) -> dict[str, Sequences]:
     """Three sets of sequences, each with equally frequent classes, no sequence in two of them, nor twice in one.
 
@@ -234,7 +234,7 @@ class FirstMotif(Task):
     name, kind, ordered = "first-motif", "tokens", True
     description = "Which of the motifs 1 2 and 3 4 comes first?"
     vocab_size = 17
-    lengths = tuple(range(8, 17))
+    lengths = tuple(range(8, 13))
     motifs = (np.array([1, 2]), np.array([3, 4]))
 
     def _possible(self, length: int) -> bool:
@@ -374,7 +374,7 @@ class Period(Task):
 
     name, kind, ordered = "period", "series", True
     description = "How long is the period: about 4, 6, 9 or 14 steps?"
-    lengths = (23, 29, 31, 37)
+    lengths = (29, 31, 37)
     periods = (4, 6, 9, 14)
     num_classes = 4
 
@@ -414,7 +414,7 @@ class Lag(Task):
     name, kind, ordered = "lag", "series", True
     description = "Do neighbours tend to have opposite signs or the same sign?"
     lengths = tuple(range(8, 17, 2))
-    tilt = 1.0
+    tilt = 1.5
 
     def _possible(self, length: int) -> bool:
         return length >= 2 and length % 2 == 0

@@ -5,7 +5,7 @@ from transformer_lab import classifier, sequences, training
 parts = sequences.splits(sequences.TASKS["first-motif"], seed=0)
 torch.manual_seed(0)
 model = classifier.build(classifier.GRADED)
-history = training.fit(model, parts["train"], parts["validation"], steps=1500)
+history = training.fit(model, parts["train"], parts["validation"], steps=classifier.STEPS)
 training.evaluate(model, parts["test"])
 """
 
@@ -44,11 +44,11 @@ def fit(
     train: Sequences,
     validation: Sequences,
     *,
-    steps: int = 1500,
+    steps: int = 2000,
     batch_size: int = 64,
-    lr: float = 1e-3,
+    lr: float = 5e-3,
     every: int = 100,
-    patience: int = 5,
+    patience: int = 10,
     seed: int = 0,
     progress: bool = True,
 ) -> History:
