@@ -149,7 +149,8 @@ def test_what_other_code_made_is_made_again(small, tmp_path, monkeypatch):
     todo = [Job("share", "majority", 0)]
     measurements.measure(todo, keep, progress=False)
     entry = json.loads(keep.read_text())
-    entry["code"]["sequences.py"] = "another"
+    assert len(entry["code"]) == len(measurements.CODE)
+    entry["code"]["transformer_lab/sequences.py"] = "another"
     entry["rows"]["runs"][0]["test"] = 0.9
     keep.write_text(json.dumps(entry) + "\n")
     assert measurements.measure(todo, keep, progress=False)["runs"][0]["test"] == 0.5

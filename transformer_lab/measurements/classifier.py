@@ -336,7 +336,7 @@ def measure(
     todo: Sequence[Job] | None = None, keep: Path = BUILD / "finished.jsonl", progress: bool = True
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows of each result. Jobs that ``keep`` holds, made by this code, are not run again; the others are added."""
-    made_by = {Path(file).name: results.digest(Path(file)) for file in CODE}
+    made_by = {str(Path(file).relative_to(COURSE_ROOT)): results.digest(Path(file)) for file in CODE}
     finished: dict[Job, dict[str, Any]] = {}
     if keep.is_file():
         for line in keep.read_text(encoding="utf-8").splitlines():
