@@ -136,7 +136,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(small, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         measurements.measure(todo, keep, progress=False)
     with keep.open("a") as file:
-        file.write('{"half a li')
+        file.write('\n{"half a li')
 
     done = []
     monkeypatch.setattr(measurements, "run", lambda job: done.append(job) or once(job))

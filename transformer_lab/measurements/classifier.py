@@ -349,8 +349,8 @@ def measure(
             bar.set_postfix_str(f"{job.task}, {job.model}, seed {job.seed}")
             if job not in finished:
                 finished[job] = run(job)
-                with keep.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"code": made_by, "job": asdict(job), "rows": finished[job]}) + "\n")
+                with keep.open("a", encoding="utf-8") as file:  # begins a line: the last one may be half a line
+                    file.write("\n" + json.dumps({"code": made_by, "job": asdict(job), "rows": finished[job]}))
     return {name: [row for job in todo for row in finished[job].get(name, [])] for name in RESULTS}
 
 
