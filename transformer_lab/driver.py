@@ -92,12 +92,16 @@ class Probe:
     ``layer``             the same, but weight and bias are parameters of these names: they are saved and trained
     ``attention``         ``arrays = (w_q, w_k, w_v)``, each (D, D); called with query, key, value and more, returns
                           ``query @ w_q.T + mean over tokens of (key @ w_k.T + value @ w_v.T)``
+    ``mixing``            ``arrays = (w, v)``, each (D, D); called with tokens (B, L, D) and a mask that broadcasts to
+                          (B, 1, L, L), or none, returns ``tokens @ w.T + mean of (tokens @ v.T) over the open tokens``
+    ``embedding``         ``arrays = (weight (V, D),)``, a parameter of this name; ids (…) look up its rows, and numbers (…)
+                          multiply its first row, → (…, D)
     ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
 
     Every probe records the arguments of its calls. Two mentions of one ``name`` in a request are one object.
     """
 
-    KINDS = ("identity", "linear", "layer", "attention", "logits")
+    KINDS = ("identity", "linear", "layer", "attention", "mixing", "embedding", "logits")
 
     def __init__(self, kind: str, name: str, *arrays: np.ndarray):
         if kind not in self.KINDS:
@@ -460,6 +464,8 @@ class _LiveProbe(nn.Module):
         self.calls: list[list] = []
         if probe.kind == "layer":
             self.weight, self.bias = (nn.Parameter(array) for array in self.arrays)
+        elif probe.kind == "embedding":
+            self.weight = nn.Parameter(self.arrays[0])
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
@@ -476,9 +482,23 @@ class _LiveProbe(nn.Module):
             query, key, value = (*args, *kwargs.values())[:3]
             w_q, w_k, w_v = (array.to(first.dtype) for array in arrays)
             return query @ w_q.T + (key @ w_k.T + value @ w_v.T).mean(-2, keepdim=True)
+        if self.kind == "mixing":
+            w, v = (array.to(first.dtype) for array in arrays)
+            mask = (*args, *kwargs.values(), None)[1]
+            return first @ w.T + _mean_of_open(first @ v.T, mask)
+        if self.kind == "embedding":
+            return self.weight[0] * first.unsqueeze(-1) if first.is_floating_point() else self.weight[first]
         if self.kind == "logits":
             return self.arrays[0][:, : first.size(1)].clone()
         return first
+
+
+def _mean_of_open(values: Tensor, mask: Tensor | None) -> Tensor:
+    """values (B, L, D), mask broadcastable to (B, 1, L, L) → for each row of the mask the mean of the values it opens."""
+    batch, length, _ = values.shape
+    everything = torch.ones(batch, 1, length, length, dtype=torch.bool, device=values.device)
+    rows = (everything if mask is None else mask.expand_as(everything))[:, 0].to(values.dtype)
+    return rows @ values / rows.sum(-1, keepdim=True).clamp(min=1)
 
 
 def _live(value: Any, probes: dict[str, _LiveProbe]) -> Any:

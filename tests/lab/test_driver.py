@@ -118,7 +118,9 @@ def test_probes_travel():
     back = driver.loads(driver.dumps(Probe("linear", "norm", np.eye(2), np.zeros(2))))
     assert (back.kind, back.name) == ("linear", "norm")
     assert np.array_equal(back.arrays[0], np.eye(2))
-    with pytest.raises(ValueError, match="A probe is one of identity, linear, layer, attention, logits, not 'evil'"):
+    with pytest.raises(
+        ValueError, match="A probe is one of identity, linear, layer, attention, mixing, embedding, logits, not 'evil'"
+    ):
         Probe("evil", "x")
 
 
@@ -618,6 +620,68 @@ def test_an_attention_probe_wants_three_tensors():
     answer = run({"f": lambda x, attention: attention(x, x)}, "f", np.ones((1, 2)), probe)
     assert answer["type"] == "TypeError"
     assert answer["message"] == "an attention was called without query, key and value"
+
+
+class Reader(nn.Module):
+    """Looks tokens up and lets them exchange what they know."""
+
+    def __init__(self, table, mix):
+        super().__init__()
+        self.table, self.mix = table, mix
+
+    def forward(self, inputs, *mask):
+        return self.mix(self.table(inputs), *mask)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_embedding_probe_looks_ids_up_and_stretches_numbers_and_is_trained(rng, dtype):
+    ids, weight = rng.integers(0, 5, size=(2, 3)), rng.normal(size=(5, 4)).astype(dtype)
+    init = [Probe("embedding", "table", weight), Probe("identity", "mix")]
+    output, calls, names, grads = run(
+        {"R": Reader},
+        "R",
+        ids,
+        init=init,
+        state={"table.weight": weight},
+        want=("output", "calls", "state_names", "parameter_grads"),
+    )
+    assert output.dtype == dtype
+    assert np.array_equal(output, weight[ids])
+    assert np.array_equal(calls["table"][0][0], ids)
+    assert names == ["table.weight"]
+    total = np.zeros((5, 4))
+    np.add.at(total, ids, driver.cotangent((2, 3, 4)))
+    assert np.allclose(grads["table.weight"], total, atol=1e-5)
+
+    numbers = rng.normal(size=(2, 3)).astype(dtype)
+    output, input_grads, grads = run(
+        {"R": Reader}, "R", numbers, init=init, want=("output", "input_grads", "parameter_grads")
+    )
+    assert output.dtype == dtype
+    assert np.allclose(output, numbers[..., None] * weight[0])
+    up = driver.cotangent((2, 3, 4))
+    assert np.allclose(input_grads[0], up @ weight[0], atol=1e-5)
+    assert np.allclose(grads["table.weight"][0], np.einsum("bl,bld->d", numbers, up), atol=1e-5)
+    assert not grads["table.weight"][1:].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_mixing_probe_reads_what_the_mask_opens(rng, dtype):
+    x, w, v = rng.normal(size=(2, 3, 4)).astype(dtype), rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
+    init = [Probe("identity", "table"), Probe("mixing", "mix", w, v)]
+    keys = np.array([[1, 1, 0], [1, 1, 1]]) == 1
+    rows = rng.random((2, 1, 3, 3)) > 0.5
+    rows[0, 0, 1] = False
+    for mask in (None, keys[:, None, None], rows):
+        output = run({"R": Reader}, "R", x, *(() if mask is None else (mask,)), init=init)
+        assert output.dtype == dtype
+        given = np.ones((2, 3, 3)) if mask is None else np.broadcast_to(mask[:, 0], (2, 3, 3))
+        for b in range(2):
+            for i in range(3):
+                opened = x[b][given[b, i] == 1]
+                mean = opened.mean(0) if len(opened) else np.zeros(4)
+                assert np.allclose(output[b, i], x[b, i] @ w.T + mean @ v.T, atol=1e-5)
+    assert run({"R": Reader}, "R", x, None, init=init).shape == (2, 3, 4)
 
 
 def test_a_probe_called_without_input_says_so():

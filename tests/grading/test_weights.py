@@ -1,0 +1,322 @@
+"""Weights handed in beside a notebook: graded like any piece, whichever way; damaged ones get a sentence; copies are found."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from nbgrader.api import Gradebook
+from typer.testing import CliRunner
+
+from autograder import cli, feedback, grade, registry, release, report, run_checks, sandbox, weights
+from autograder.compare import CheckFailed
+from autograder.course import Course
+from autograder.student import LocalStudent, RemoteStudent, StudentError
+from transformer_lab import weights as files
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTER, PIECE, FILE = "08_classifier", "classifier_weights", "classifier.safetensors"
+SAMPLES = ROOT / "autograder" / "samples" / CHAPTER
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def sample(name):
+    return (SAMPLES / f"{name}.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return files.parse(sample("trained"), "classifier")
+
+
+def packed(tensors, **metadata):
+    return safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata or None)
+
+
+def results(folder, seed=1):
+    return run_checks(LocalStudent({}, folder=folder), piece=PIECE, seed=seed)
+
+
+def hand_in(folder, data):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_bytes(data)
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------------------- registry
+
+
+def test_files_are_no_pieces_of_code():
+    assert registry.submitted(CHAPTER) == {PIECE: FILE}
+    assert PIECE not in registry.pieces()
+    assert registry.submitted(3) == {}
+    assert sum(check.points for check in registry.checks(piece=PIECE)) == 5
+    assert {Path(file).stem for file in registry.submitted().values()} <= set(files.KINDS) == set(weights.TEST_SETS)
+
+
+# -------------------------------------------------------------------------------------------------------------- a file
+
+
+def test_a_file_is_read_once_and_outside_the_kernel(tmp_path):
+    student = RemoteStudent(kernel=None, folder=hand_in(tmp_path, b"first"))
+    assert student.file(FILE) == b"first"
+    hand_in(tmp_path, b"second")
+    assert student.file(FILE) == b"first", "what was judged and what was fingerprinted must be the same"
+
+
+def test_where_no_file_is(tmp_path, monkeypatch):
+    for student in (LocalStudent({}, folder=tmp_path), LocalStudent({}, folder=None), RemoteStudent(None)):
+        with pytest.raises(StudentError, match=r"`classifier\.safetensors` is not handed in") as caught:
+            student.file(FILE)
+        assert caught.value.type_name == "NotSubmitted"
+    (tmp_path / "classifier (1)\n.safetensors").write_bytes(b"x")
+    with pytest.raises(StudentError, match=r"\(but `classifier \(1\)\\n.safetensors`\)"):
+        LocalStudent({}, folder=tmp_path).file(FILE)
+    monkeypatch.chdir(hand_in(tmp_path / "here", b"found"))
+    assert LocalStudent({}).file(FILE) == b"found"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc/passwd"])
+def test_a_check_asks_for_plain_names_only(tmp_path, name):
+    with pytest.raises(ValueError, match="is not the name of a file"):
+        LocalStudent({}, folder=tmp_path).file(name)
+
+
+# -------------------------------------------------------------------------------------------------------------- scores
+
+
+def test_trained_weights_earn_everything_untrained_ones_nothing(tmp_path):
+    assert [r.earned for r in results(hand_in(tmp_path / "a", sample("trained")))] == [1, 2, 2]
+    failed = results(hand_in(tmp_path / "b", sample("untrained")))
+    assert [r.earned for r in failed] == [0, 0, 0]
+    for result, threshold in zip(failed, ("75 %", "95 %", "99 %"), strict=True):
+        assert "of 2,000 fresh sequences" in result.message
+        assert result.message.endswith(f"{threshold} are asked for here.")
+    assert len({r.message.split(";")[0] for r in failed}) == 1, "all thresholds are held against one test set"
+
+
+def test_the_trained_sample_stands_well_above_the_highest_threshold():
+    """Else it would earn its points with one round's test set and not with another's: make the samples' weights anew."""
+    rights = [weights.score("classifier", sample("trained"), seed).right for seed in range(5)]
+    assert min(rights) >= 0.995 * 2000
+
+
+def test_the_threshold_is_counted_exactly(monkeypatch, tmp_path):
+    student = LocalStudent({}, folder=hand_in(tmp_path, b""))
+    for right, passes in ((1900, True), (1899, False)):
+        monkeypatch.setattr(weights, "score", lambda *args, right=right: weights.Score(right, 2000))
+        if passes:
+            weights.require_accuracy(student, np.random.default_rng(0), "classifier", 0.95)
+        else:
+            with pytest.raises(
+                CheckFailed, match=r"1,899 of 2,000 fresh sequences \(94.9 %\); 95 % are asked for here"
+            ):
+                weights.require_accuracy(student, np.random.default_rng(0), "classifier", 0.95)
+
+
+def test_the_test_set_is_the_rounds(tmp_path):
+    untrained = hand_in(tmp_path, sample("untrained"))
+    first, again, other = (results(untrained, seed)[0].message for seed in (b"round 1", b"round 1", b"round 2"))
+    assert first == again != other
+
+
+def test_constant_and_overflowing_logits(tmp_path, trained):
+    zero = {name: tensor * 0 for name, tensor in trained.items()}
+    assert "1,000 of 2,000" in results(hand_in(tmp_path, packed(zero)))[0].message, "one class always: half are right"
+    huge = {name: torch.full_like(tensor, 3e38) for name, tensor in trained.items()}
+    message = results(hand_in(tmp_path, packed(huge)))[0].message
+    assert "right on 0 of 2,000" in message
+    assert message.endswith("On 2,000 its logits are not finite, which counts as wrong.")
+    tiny = {name: torch.full_like(tensor, 1e-40) for name, tensor in trained.items()}
+    assert sum(r.earned for r in results(hand_in(tmp_path, packed(tiny)))) == 0
+
+
+def link(folder):
+    (folder / "elsewhere").write_bytes(sample("trained"))
+    (folder / FILE).symlink_to("elsewhere")
+
+
+SPOILT = {
+    "missing": (lambda folder: None, "is not handed in"),
+    "empty": (lambda folder: hand_in(folder, b""), "is empty"),
+    "cut off": (lambda folder: hand_in(folder, sample("cut_off")), "damaged or cut off"),
+    "pickle": (lambda folder: torch.save({"weight": torch.ones(2)}, folder / FILE), "zip archive"),
+    "archive": (lambda folder: np.savez((folder / FILE).open("wb"), a=np.ones(2)), "zip archive"),
+    "link": (link, "not a regular file"),
+    "folder": (lambda folder: (folder / FILE).mkdir(), "not a regular file"),
+    "pipe": (lambda folder: os.mkfifo(folder / FILE), "not a regular file"),
+    "sparse": (lambda folder: os.truncate(hand_in(folder, b"x") / FILE, 1 << 40), "MB are read"),
+    "other model": (lambda folder: hand_in(folder, packed({"a": torch.ones(2)})), "missing: "),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_whatever_is_handed_in_gets_a_sentence_and_nothing(tmp_path, how):
+    spoil, words = SPOILT[how]
+    spoil(tmp_path)
+    found = results(tmp_path)
+    assert [r.earned for r in found] == [0, 0, 0]
+    assert {words in r.message and r.message.endswith((".", "?")) for r in found} == {True}, found[0].message
+    assert len({r.message for r in found}) == 1
+
+
+# -------------------------------------------------------------------------------------------------------------- copies
+
+
+def noise(tensors, size, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return {n: t + size * t.abs().mean() * torch.randn(t.shape, generator=generator) for n, t in tensors.items()}
+
+
+def records(**data):
+    return [
+        {"student": student, "files": {FILE: weights.fingerprint("classifier", content)}}
+        for student, content in data.items()
+    ]
+
+
+def test_copies_are_found_and_others_are_not(trained):
+    class_ = records(
+        ada=sample("trained"),
+        bo=packed(dict(reversed(trained.items())), who="me"),
+        cem=packed(noise(trained, 1e-3)),
+        dora=packed(noise(trained, 1e-3, seed=1)),
+        eve=packed(noise(trained, 0.2)),
+        fay=sample("untrained"),
+    )
+    assert weights.alike(class_) == [
+        weights.Alike(FILE, ("ada", "bo")),
+        weights.Alike(FILE, ("ada", "bo", "cem", "dora"), near=True),
+    ]
+    assert json.loads(json.dumps(class_)) == class_
+    assert (
+        weights.alike([{"student": "gil"}, {"student": "hal", "files": {}}, {"student": "ida", "files": {FILE: None}}])
+        == []
+    )
+    assert weights.fingerprint("classifier", b"damaged") is None
+
+
+def test_a_sketch_keeps_distances(trained):
+    numbers = torch.cat([tensor.flatten() for tensor in trained.values()]).double()
+    a = np.array(weights.fingerprint("classifier", packed(trained))["sketch"])
+    for size in (1e-3, 1e-1, 1.0):
+        other = noise(trained, size)
+        apart = float((torch.cat([t.flatten() for t in other.values()]).double() - numbers).norm())
+        b = np.array(weights.fingerprint("classifier", packed(other))["sketch"])
+        assert np.linalg.norm(a - b) == pytest.approx(apart, rel=0.35)
+
+
+# ---------------------------------------------------------------------------------------------------- a real gradebook
+
+
+def lay_out(root):
+    """A course of this chapter; everybody's notebook is the stub, so that only the weights earn points."""
+    os.environ["PATH"] = PATH
+    release.write_source_course(root, [ROOT / "solutions" / f"{CHAPTER}.md"])
+    release.generate_assignment(root, CHAPTER)
+    for student, data in (("ada", sample("trained")), ("bo", sample("resaved")), ("cem", None)):
+        folder = root / "submitted" / student / CHAPTER
+        folder.mkdir(parents=True)
+        shutil.copy(root / "release" / CHAPTER / f"{CHAPTER}.ipynb", folder)
+        if data is not None:
+            hand_in(folder, data)
+    (root / "submitted" / "cem" / CHAPTER / FILE).symlink_to(root / "submitted" / "ada" / CHAPTER / FILE)
+    return Course(root)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, needs_sandbox):
+    return lay_out(tmp_path_factory.mktemp("weights"))
+
+
+def test_weights_are_graded_outside_the_sandbox_and_reach_everything(course, monkeypatch):
+    graded = {r["student"]: r for r in grade.grade(course, CHAPTER, limits=sandbox.Limits(cell_seconds=60))}
+    assert {student: (r["status"], r["score"]) for student, r in graded.items()} == {
+        "ada": ("graded", 5),
+        "bo": ("graded", 5),
+        "cem": ("graded", 0),
+    }
+    with Gradebook(course.db_url, course.course_id) as gradebook:
+        assert gradebook.find_submission(CHAPTER, "bo").score == 5
+        assert gradebook.find_submission(CHAPTER, "bo").max_score == 20
+    assert graded["ada"]["files"][FILE] == graded["bo"]["files"][FILE]
+    assert graded["cem"]["files"] == {}
+
+    pages = {s: feedback.write_feedback(course.root, CHAPTER, s).read_text() for s in graded}
+    assert "classifier.safetensors is not a regular file." in pages["cem"]
+    assert "is not a regular file" not in pages["ada"]
+    assert all("same weights" not in page and "bo" not in page.split() for page in pages.values())
+
+    folder = report.write_report(course.root).parent
+    page = (folder / f"{CHAPTER}.html").read_text()
+    assert "<h2>The same weights</h2>" in page
+    with (folder / "grades.csv").open(encoding="utf-8-sig", newline="") as table:
+        same = {row["student"]: row["same_weights"] for row in csv.DictReader(table)}
+    assert same == {"ada": f"{FILE}: the same as bo", "bo": f"{FILE}: the same as ada", "cem": ""}
+    folder = report.write_report(course.root, names=False).parent
+    assert not {"ada", "bo"} & set((folder / "grades.csv").read_text(encoding="utf-8-sig").replace(",", " ").split())
+
+    asked = []
+    monkeypatch.setattr(grade, "_judge_all", lambda tasks, workers: iter(asked.extend(t.student for t in tasks) or []))
+    assert len(grade.grade(course, CHAPTER, limits=sandbox.Limits(cell_seconds=60))) == 3
+    hand_in(course.root / "submitted" / "bo" / CHAPTER, sample("cut_off"))
+    with pytest.raises(KeyError):  # the record of what was not graded here is missing
+        grade.grade(course, CHAPTER, limits=sandbox.Limits(cell_seconds=60))
+    assert asked == ["bo"]
+
+
+def test_a_strange_file_does_not_stop_grading(tmp_path):
+    folder = tmp_path / "s" / CHAPTER
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "huge").touch()
+    os.truncate(folder / "huge", 1 << 40)
+    contents = {path.name: grade._content(path) for path in folder.iterdir()}
+    assert contents["pipe"] == b"pipe is not a regular file."
+    assert b"MB are read" in contents["huge"]
+
+
+@pytest.mark.parametrize(
+    "judge", [False, pytest.param(True, marks=pytest.mark.long)], ids=["plain nbgrader", "our judge in nbgrader"]
+)
+def test_nbgraders_own_command_gives_the_same_points(tmp_path, needs_sandbox, judge):
+    course = lay_out(tmp_path)
+    shutil.rmtree(tmp_path / "submitted" / "bo")
+    shutil.rmtree(tmp_path / "submitted" / "cem")
+    if judge:
+        with (tmp_path / "nbgrader_config.py").open("a") as config:
+            config.write("names = ['LimitOutput', 'SaveAutoGrades', 'AssignLatePenalties', 'CheckCellMetadata']\n")
+            config.write("ours = ['autograder.judge.Judge', *(f'nbgrader.preprocessors.{name}' for name in names)]\n")
+            config.write("c.Autograde.autograde_preprocessors = ours\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "autograde", CHAPTER, "--create"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": PATH},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    with Gradebook(course.db_url, course.course_id) as gradebook:
+        assert gradebook.find_submission(CHAPTER, "ada").score == 5
+    assert (tmp_path / "autograded" / "ada" / CHAPTER / FILE).exists()
+
+
+def test_a_learner_checks_the_file_beside_the_notebook(tmp_path):
+    notebook = tmp_path / "pieces.py"
+    notebook.write_text("def masked_mean_pool(hidden, mask): ...\n")
+    hand_in(tmp_path, sample("trained"))
+    done = CliRunner().invoke(cli.app, ["check", str(notebook), "--piece", PIECE, "--json"])
+    assert done.exit_code == 0, done.output
+    assert [result["earned"] for result in json.loads(done.stdout)] == [1, 2, 2]
+    done = CliRunner().invoke(cli.app, ["check", str(tmp_path), "--piece", PIECE, "--json"])
+    assert done.exit_code == 0, done.output
