@@ -268,7 +268,7 @@ class OneLayerForAll(_Encoder):
         return x
 
 
-@misconception(ENCODER, "first-layer-only", "Only the first layer runs: is the return inside the loop?")
+@misconception(ENCODER, "first-layer-only", "Only the first layer runs: the return may stand inside the loop.")
 class FirstLayerOnly(_Encoder):
     def stack(self, x, mask):
         return self.layers[0](x, mask)

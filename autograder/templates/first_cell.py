@@ -24,7 +24,7 @@ def set_up():
     lab = machinery.PathFinder.find_spec("transformer_lab", sys.path + places) or util.find_spec("transformer_lab")
     # %% repository
     if not (lab and lab.origin):  # then fetch it, but never PyTorch
-        light = [name for name in ("nbformat", "matplotlib") if not util.find_spec(name)]
+        light = [name for name in ("nbformat", "matplotlib", "safetensors", "tqdm") if not util.find_spec(name)]
         for packages in filter(None, [["--no-deps", "git+REPOSITORY"], light]):
             print("pip install", *packages)
             pip = [sys.executable, "-m", "pip", "install", "--quiet", *packages]
