@@ -223,7 +223,8 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Everything that decides how training goes on, as plain data and tensors."""
-        kind, words, *rest = np.random.get_state()  # noqa: NPY002 - the global generator is part of the state
+        numbers: Any = np.random.get_state()  # noqa: NPY002 - the global generator is part of the state
+        kind, words, *rest = numbers
         version, inner, gauss = random.getstate()
         return {
             "model": self.model.state_dict(),

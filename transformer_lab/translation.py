@@ -9,18 +9,35 @@ translator.translate(["um", "halb", "vier", "holt", "sie", "die", "kleinen", "Ki
 
 from __future__ import annotations
 
+import base64
+import json
 import math
+import os
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from transformer_lab import pieces as loader
-from transformer_lab.data import BOS, EOS, PAD, Corpus, Pair, Tokens, Vocabulary, default_corpus, fresh_pairs, pad
+from transformer_lab import builtin
+from transformer_lab.data import (
+    BOS,
+    EOS,
+    PAD,
+    Corpus,
+    Pair,
+    SubwordVocabulary,
+    Tokens,
+    Vocabulary,
+    default_corpus,
+    fresh_pairs,
+    pad,
+)
 from transformer_lab.engine import Trainer
 
 #: Source and target ids of a batch, (B, S) and (B, T).
@@ -70,10 +87,9 @@ class Task:
     @classmethod
     def of(cls, corpus: Corpus, min_count: int = 1, fresh: bool = False) -> Task:
         """A task with words for tokens."""
-        vocabularies = (
-            Vocabulary.build((getattr(pair, side) for pair in corpus.train), min_count) for side in ("source", "target")
-        )
-        return cls(corpus, *vocabularies, fresh=fresh)
+        source = Vocabulary.build((pair.source for pair in corpus.train), min_count)
+        target = Vocabulary.build((pair.target for pair in corpus.train), min_count)
+        return cls(corpus, source, target, fresh)
 
     @classmethod
     def default(cls, fresh: bool = True) -> Task:
@@ -114,6 +130,10 @@ class Batches:
         return [(pad([source for source, _ in rows]), pad([target for _, target in rows])) for rows in batches]
 
 
+#: What a saved translator consists of.
+DESCRIPTION, WEIGHTS = "translator.json", "translator.safetensors"
+
+
 class Translator:
     """A model between two vocabularies: built, trained, and asked for translations.
 
@@ -124,16 +144,58 @@ class Translator:
     config
         Its size, and how it is trained.
     pieces
-        The namespace that the parts of the model, its loss and its decoding are taken from, by default
-        ``pieces.load("builtin")``, PyTorch's own layers.
+        The namespace that the parts of the model, its loss and its decoding are taken from; by default PyTorch's own.
     model
         Another model with the methods of ``Transformer``, such as a recurrent one; by default a new ``Transformer``.
     """
 
-    def __init__(self, task: Task, config: Config = GRADED, pieces: Any = None, model: nn.Module | None = None):
-        self.task, self.config = task, config
-        self.pieces = pieces if pieces is not None else loader.load("builtin")
-        self.model = model if model is not None else build(config, task, self.pieces)
+    def __init__(self, task: Task, config: Config = GRADED, pieces: Any = builtin, model: nn.Module | None = None):
+        self.task, self.config, self.pieces = task, config, pieces
+        self.model: Any = model if model is not None else build(config, task, self.pieces)
+
+    @classmethod
+    def load(cls, folder: str | Path, pieces: Any = builtin) -> Translator:
+        """A translator that :meth:`save` has written, ready to translate.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none in ``folder``.
+        ValueError
+            What lies there is damaged, or belongs to other pieces.
+        """
+        description, stored = Path(folder, DESCRIPTION), Path(folder, WEIGHTS)
+        for path in (description, stored):
+            if not path.is_file():
+                raise FileNotFoundError(f"{folder} holds no {path.name}: train first, python -m transformer_lab train.")
+        try:
+            content = json.loads(description.read_text(encoding="utf-8"))
+            source, target = map(_tokens, (content["source"], content["target"]))
+            task = Task(Corpus((), (), ()), source, target)
+            one = cls(task, Config(**content["config"]), pieces)
+            weights = safetensors.torch.load_file(stored)
+            wanted = dict(one.model.named_parameters())
+            if {n: p.shape for n, p in wanted.items()} != {n: w.shape for n, w in weights.items()}:
+                raise ValueError("other parameters than the pieces have")
+            with torch.no_grad():
+                for name, parameter in wanted.items():
+                    parameter.copy_(weights[name])
+        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            raise ValueError(f"The translator in {folder} cannot be used ({error}); train it again.") from error
+        one.model.eval()
+        return one
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the weights, the size and both vocabularies into ``folder``; returns it."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: p.detach().contiguous() for name, p in self.model.named_parameters()}
+        _replace(folder / WEIGHTS, safetensors.torch.save(weights))
+        content = {"config": asdict(self.config)} | {
+            side: _plain(getattr(self.task, side)) for side in ("source", "target")
+        }
+        _replace(folder / DESCRIPTION, json.dumps(content, ensure_ascii=False).encode())
+        return folder
 
     # ----------------------------------------------------------------------------------------------------- training
 
@@ -259,3 +321,26 @@ def build(config: Config, task: Task, pieces: Any) -> nn.Module:
     with torch.no_grad():  # as large as the target's, which the model has made to fit its output
         table.normal_(std=width**-0.5)[PAD] = 0.0
     return model
+
+
+def _plain(tokens: Tokens) -> dict[str, Any]:
+    """A vocabulary as plain data."""
+    if isinstance(tokens, SubwordVocabulary):
+        return {"sentencepiece": base64.b64encode(tokens.model).decode("ascii")}
+    if isinstance(tokens, Vocabulary):
+        return {"words": list(tokens.words)}
+    raise TypeError(f"A {type(tokens).__name__} cannot be saved.")
+
+
+def _tokens(content: dict[str, Any]) -> Tokens:
+    """The vocabulary that :func:`_plain` has written down."""
+    if "sentencepiece" in content:
+        return SubwordVocabulary(base64.b64decode(content["sentencepiece"], validate=True))
+    return Vocabulary(content["words"])
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file so that it is whole at any moment."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)
