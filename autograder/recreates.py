@@ -61,6 +61,8 @@ RECREATES: dict[str, tuple[str, ...]] = {
     ),
     "EncoderLayer": ("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder"),
     "DecoderLayer": ("torch.nn.TransformerDecoderLayer", "torch.nn.TransformerDecoder"),
+    "masked_mean_pool": ("torch.masked.mean",),
+    "Encoder": ("torch.nn.TransformerEncoder",),
 }
 
 

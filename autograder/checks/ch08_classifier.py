@@ -45,10 +45,12 @@ def pool_is_the_mean_over_the_tokens(student, rng):
 @check(POOL, points=1)
 def pool_leaves_padding_out(student, rng):
     """Padding behind the tokens is neither added nor counted, and each row has a count of its own."""
-    for _ in range(3):
+    for number in range(3):
         batch, length, width = distinct_sizes(rng, 3, 3)
-        hidden, mask = normal(rng, batch, length, width), _padded_behind(rng, batch, length)
-        _require_pooled(student, hidden, mask, "padding behind the tokens")
+        mask = _padded_behind(rng, batch, length)
+        if number == 0:  # the longest row has padding too
+            mask = np.concatenate([mask, np.zeros((batch, 1), bool)], axis=1)
+        _require_pooled(student, normal(rng, *mask.shape, width), mask, "padding behind the tokens")
 
 
 @check(POOL, points=1)
@@ -146,13 +148,13 @@ def encoder_runs_its_layers_in_order(student, rng):
         batch, length, d_model = distinct_sizes(rng, 3, 3)
         pairs, probes = _mixers(rng, count, d_model)
         x = normal(rng, batch, length, d_model)
-        mask = None if count == 2 else any_mask(rng, batch, 1, 1, length)
-        got = student.run(ENCODER, x, *(() if mask is None else (mask,)), init=(probes,))
+        mask = any_mask(rng, batch, 1, 1, length)
+        got = student.run(ENCODER, x, mask, init=(probes,))
         want = x
         for pair in pairs:
             want = _mix(pair, want, mask)
         layers = "one layer" if count == 1 else f"{count} layers"
-        what = f"the output of an {ENCODER} of {layers} for x {x.shape} {'without' if mask is None else 'with'} a mask"
+        what = f"the output of an {ENCODER} of {layers} for x {x.shape}"
         expect(got, want, what, tolerance=3e-4)
 
 
@@ -170,7 +172,9 @@ def encoder_hands_the_mask_to_every_layer(student, rng):
             "none": None,
         }[kind]
         given = () if mask is None else (mask,)
-        calls, after = student.run(ENCODER, x, *given, init=(probes,), want=("calls", "inputs"))
+        calls, after = student.run(
+            ENCODER, x, *given, init=(probes, Probe("identity", "norm")), want=("calls", "inputs")
+        )
         for place, probe in enumerate(probes):
             name = f"layer {place} of {count}"
             require(len(calls[probe.name]) > 0, f"{ENCODER}: {name} is never called.")
@@ -197,34 +201,26 @@ def encoder_hands_the_mask_to_every_layer(student, rng):
 
 @check(ENCODER, points=1)
 def encoder_norms_once_at_the_end(student, rng):
-    """A norm is called once, with what the last layer returned, and what it returns is the result; without one, none is."""
+    """A norm is called once, with one tensor, behind all layers: what it returns is the result."""
     for count in (1, 3):
         batch, length, d_model = distinct_sizes(rng, 3, 3)
-        pairs = [maps(rng, d_model) for _ in range(count)]
-        probes = [Probe("linear", f"layer {i}", *pair) for i, pair in enumerate(pairs)]
+        probes = [Probe("linear", f"layer {i}", *maps(rng, d_model)) for i in range(count)]
         last = maps(rng, d_model)
-        x = normal(rng, batch, length, d_model)
-        got, calls = student.run(ENCODER, x, init=(probes, Probe("linear", "norm", *last)), want=("output", "calls"))
-        require(len(calls["norm"]) > 0, f"{ENCODER}: the norm that it was given is never called.")
+        x, mask = normal(rng, batch, length, d_model), any_mask(rng, batch, 1, 1, length)
+        init = (probes, Probe("linear", "norm", *last))
+        got, calls = student.run(ENCODER, x, mask, init=init, want=("output", "calls"))
         times = len(calls["norm"])
+        require(times > 0, f"{ENCODER}: the norm that it was given is never called.")
         require(
             times == 1, f"{ENCODER} of {count} layers: the norm is called {times} times, expected once, at the end."
         )
-        require(
-            len(calls["norm"][0]) == 1,
-            f"{ENCODER}: the norm gets {len(calls['norm'][0])} arguments, expected a tensor.",
-        )
-        entered = calls["norm"][0][0]
-        require_array(entered, "what the norm gets")
-        require(
-            entered.shape == x.shape,
-            f"{ENCODER}: the norm gets shape {entered.shape} for x {x.shape}, expected the same.",
-        )
-        expect(got, apply(last, entered), f"the output of {ENCODER} with a norm, which is what the norm returns,")
-        if count == 1:  # which layers come before it, and in which order, another check asks
-            expect(entered, apply(pairs[0], x), "what the norm gets, which is what the last layer returned,")
-            plain = student.run(ENCODER, x, init=(probes,))
-            expect(plain, apply(pairs[0], x), f"the output of {ENCODER} without a norm")
+        arguments = calls["norm"][0]
+        require(len(arguments) == 1, f"{ENCODER}: the norm gets {len(arguments)} arguments, expected a tensor.")
+        require_array(arguments[0], "what the norm gets")
+        shape = arguments[0].shape
+        require(shape == x.shape, f"{ENCODER}: the norm gets shape {shape} for x {x.shape}, expected the same.")
+        # Which layers come before it, and in which order, other checks ask.
+        expect(got, apply(last, arguments[0]), f"the output of {ENCODER} with a norm, which is what the norm returns,")
 
 
 @check(ENCODER, points=1)
@@ -233,7 +229,7 @@ def encoder_keeps_and_trains_the_layers_that_it_was_given(student, rng):
     batch, length, d_model = distinct_sizes(rng, 3, 3)
     first, second, last = (maps(rng, d_model) for _ in range(3))
     one, two = Probe("layer", "one", *first), Probe("layer", "two", *second)
-    init = ([one, two, one], Probe("layer", "norm", *last))
+    init = ([one, two, two], Probe("layer", "norm", *last))
     own = [f"{name}.{part}" for name in ("layers.0", "layers.1", "layers.2", "norm") for part in ("weight", "bias")]
     names, shapes = student.run(ENCODER, init=init, want=("state_names", "parameter_shapes"))
     missing = sorted(set(own) - set(names))
@@ -253,22 +249,24 @@ def encoder_keeps_and_trains_the_layers_that_it_was_given(student, rng):
     )
 
     def pytorchs(x, w1, b1, w2, b2, w3, b3):
-        x = F.linear(F.linear(F.linear(x, w1, b1), w2, b2), w1, b1)
+        x = F.linear(F.linear(F.linear(x, w1, b1), w2, b2), w2, b2)
         return F.linear(x, w3, b3)
 
     for dtype in (np.float32, np.float64):
         x, other = normal(rng, batch, length, d_model, dtype=dtype), normal(rng, 1, 2, d_model, dtype=dtype)
+        mask, other_mask = any_mask(rng, batch, 1, 1, length), any_mask(rng, 1, 1, 1, 2)
         got, then, inputs, parameters = student.run(
             ENCODER,
             x,
+            mask,
             init=init,
             mode="train",
-            then=(other,),
+            then=(other, other_mask),
             want=("output", "then", "input_grads", "parameter_grads"),
         )
         require_array(got, f"the output of {ENCODER}")
         require_dtype(got, dtype, "x", "an output")
-        later = student.run(ENCODER, other, init=init)
+        later = student.run(ENCODER, other, other_mask, init=init)
         require_array(later, f"the output of {ENCODER}")
         expect(then, later, "the output of a later call, compared with that of a new encoder,")
         wanted = gradients(pytorchs, x, *first, *second, *last)
@@ -357,7 +355,7 @@ def classifier_goes_from_inputs_to_logits(student, rng):
         what = f"{LOGITS} for {'numbers' if number == 1 else 'ids'} {inputs.shape} without padding"
         want = case.logits(inputs, mask)
         if isinstance(got, np.ndarray) and got.shape == want.shape:
-            for values, name in ((got, "softmax"), (np.exp(got), "logarithm of the softmax")):
+            for values, name in ((got, "softmax"), (np.exp(np.minimum(got, 1)), "logarithm of the softmax")):
                 probabilities = (values >= 0).all() and np.allclose(values.sum(-1), 1, atol=1e-4)
                 require(
                     not probabilities,
@@ -396,7 +394,11 @@ def classifier_hands_the_mask_to_the_encoder(student, rng):
             require(len(calls[name]) == 1, f"{CLASSIFIER}: {name} is called {len(calls[name])} times, expected once.")
         (embedded,), (encoded,) = calls["embed"], calls["encoder"]
         require(len(embedded) == 1, f"{CLASSIFIER}: embed gets {len(embedded)} arguments, expected the inputs alone.")
-        expect(embedded[0].astype(np.float64), inputs.astype(np.float64), "what embed gets, which is the inputs,")
+        require_array(embedded[0], "what embed gets")
+        shape = embedded[0].shape
+        require(shape == inputs.shape, f"{CLASSIFIER}: embed gets shape {shape} for inputs {inputs.shape}.")
+        same = np.array_equal(embedded[0][mask], inputs[mask])  # what stands at padding is read by nobody
+        require(same, f"{CLASSIFIER}: embed gets other inputs than came.")
         require(
             len(encoded) == 2, f"{CLASSIFIER}: encoder gets {len(encoded)} arguments, expected a tensor and the mask."
         )

@@ -33,6 +33,9 @@ from . import (
     ch07_decoder_layer,
     ch07_padding_mask,
     ch07_target_mask,
+    ch08_encoder,
+    ch08_masked_mean_pool,
+    ch08_sequence_classifier,
 )
 from .entry import Entry
 
@@ -61,6 +64,9 @@ _ALL: tuple[Entry, ...] = tuple(
         ch07_causal_mask,
         ch07_target_mask,
         ch07_decoder_layer,
+        ch08_masked_mean_pool,
+        ch08_encoder,
+        ch08_sequence_classifier,
     )
     for entry in module.BANK.entries
 )

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import Entry, entries, judges_ch05_to_ch07, load
+from . import Entry, entries, judges_ch05_to_ch07, judges_ch08, load
 
 TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
 PIECES = (
@@ -33,6 +33,7 @@ PIECES = (
     "merge_heads",
     "MultiHeadAttention",
     *judges_ch05_to_ch07.JUDGES,
+    *judges_ch08.JUDGES,
 )
 
 
@@ -702,6 +703,7 @@ JUDGES = {
     "merge_heads": judge_merge_heads,
     "MultiHeadAttention": judge_multi_head_attention,
     **judges_ch05_to_ch07.JUDGES,
+    **judges_ch08.JUDGES,
 }
 
 

@@ -43,6 +43,7 @@ OWN_KINDS = {
     "05_feed_forward": {"relu-last", "biases-forgotten"},
     "06_norm_and_residual": {"unbiased-variance", "pre-for-post", "shared-norm"},
     "07_masking_and_decoder": {"strict-triangle", "mask-inverted", "masks-exchanged"},
+    "08_classifier": {"padding-averaged", "softmax-inside", "encoder-unmasked"},
 }
 #: Kinds of submission in which every piece is right.
 FULL = (
