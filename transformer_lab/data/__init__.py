@@ -12,7 +12,7 @@
 """
 
 from transformer_lab.data.batches import batch, pad
-from transformer_lab.data.corpus import default_corpus, further_pairs
+from transformer_lab.data.corpus import default_corpus, fresh_pairs, further_pairs
 from transformer_lab.data.files import CorpusError, load_corpus, multi30k, read_parallel, read_tsv, split_pairs, tatoeba
 from transformer_lab.data.pairs import Corpus, Pair
 from transformer_lab.data.text import detokenise, tokenise
@@ -33,6 +33,7 @@ __all__ = [
     "batch",
     "default_corpus",
     "detokenise",
+    "fresh_pairs",
     "further_pairs",
     "load_corpus",
     "multi30k",

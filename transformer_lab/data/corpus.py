@@ -66,6 +66,13 @@ def further_pairs(
     return drawer.draw(count, seed)
 
 
+def fresh_pairs(epoch: int, count: int = TRAIN) -> tuple[Pair, ...]:
+    """``count`` pairs to go on training with: other ones for each epoch from 1, none of the validation or the test part."""
+    drawer = Drawer()
+    _draw(drawer, 0, VALIDATION, TEST, SEED)
+    return drawer.draw(count, SEED + 2 + epoch)
+
+
 def _draw(drawer: Drawer, train: int, validation: int, test: int, seed: int) -> Corpus:
     last, middle = drawer.draw(test, seed), drawer.draw(validation, seed + 1)
     return Corpus(drawer.draw(train, seed + 2), middle, last)
