@@ -85,16 +85,19 @@ class Task:
     fresh: bool = False
 
     @classmethod
-    def of(cls, corpus: Corpus, min_count: int = 1, fresh: bool = False) -> Task:
-        """A task with words for tokens."""
-        source = Vocabulary.build((pair.source for pair in corpus.train), min_count)
-        target = Vocabulary.build((pair.target for pair in corpus.train), min_count)
-        return cls(corpus, source, target, fresh)
+    def of(cls, corpus: Corpus, *, min_count: int = 1, subwords: int | None = None, fresh: bool = False) -> Task:
+        """A task whose tokens are the words that come ``min_count`` times in the training part, or ``subwords`` pieces."""
+
+        def vocabulary(sentences: Iterable[Sequence[str]]) -> Tokens:
+            return SubwordVocabulary.train(sentences, subwords) if subwords else Vocabulary.build(sentences, min_count)
+
+        source = vocabulary(pair.source for pair in corpus.train)
+        return cls(corpus, source, vocabulary(pair.target for pair in corpus.train), fresh)
 
     @classmethod
-    def default(cls, fresh: bool = True) -> Task:
+    def default(cls, *, subwords: int | None = None, fresh: bool = True) -> Task:
         """The course's own corpus, German to English."""
-        return cls.of(default_corpus(), fresh=fresh)
+        return cls.of(default_corpus(), subwords=subwords, fresh=fresh)
 
     def epoch(self, number: int) -> tuple[Pair, ...]:
         """The pairs of an epoch: the training part, and where ``fresh`` others of the same kind from the second on."""
@@ -105,11 +108,11 @@ class Batches:
     """Batches of sentences of like length, drawn anew each epoch; equal seeds give equal batches.
 
     Sentences are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, and the batches shuffled:
-    little padding, and still another mixture every time.
+    little padding, and still another mixture every time. A pair with a side of more than ``max_len`` tokens is left out.
     """
 
-    def __init__(self, task: Task, batch_size: int, seed: int = 0, pool: int = 50):
-        self.task, self.batch_size, self.seed, self.pool = task, batch_size, seed, pool
+    def __init__(self, task: Task, batch_size: int, seed: int = 0, pool: int = 50, max_len: int = 128):
+        self.task, self.batch_size, self.seed, self.pool, self.max_len = task, batch_size, seed, pool, max_len
         self._kept: tuple[int, list[Batch]] = (-1, [])
 
     def epoch(self, number: int) -> Sequence[Batch]:
@@ -119,7 +122,8 @@ class Batches:
 
     def _draw(self, number: int) -> list[Batch]:
         order = random.Random(f"{self.seed}/{number}")
-        ids = [(self.task.source.encode(p.source), self.task.target.encode(p.target)) for p in self.task.epoch(number)]
+        both = [(self.task.source.encode(p.source), self.task.target.encode(p.target)) for p in self.task.epoch(number)]
+        ids = [pair for pair in both if max(map(len, pair)) <= self.max_len]
         order.shuffle(ids)
         size = self.batch_size * self.pool
         batches = []
@@ -240,7 +244,7 @@ class Translator:
         return Trainer(
             self.model,
             loss=self.loss,
-            batches=Batches(self.task, self.config.batch_size, self.config.seed),
+            batches=Batches(self.task, self.config.batch_size, self.config.seed, max_len=self.config.max_len),
             optimiser=torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9),
             schedule=self.rate,
             evaluate=lambda model: {"exact": self.exact(held_out)},
@@ -255,9 +259,17 @@ class Translator:
     def translate(
         self, *sentences: Iterable[str], beam: int = 1, length_penalty: float = 0.6, batch_size: int = 100
     ) -> list[tuple[str, ...]]:
-        """The translation of each sentence, an iterable of words: greedy, or by beam search where ``beam`` is above 1."""
+        """The translation of each sentence, an iterable of words: greedy, or by beam search where ``beam`` is above 1.
+
+        ValueError for a sentence that has more tokens than the model has positions.
+        """
         self.model.eval()
         ids = [self.task.source.encode(words) for words in sentences]
+        most = max(map(len, ids), default=0)
+        if most > self.config.max_len:
+            raise ValueError(
+                f"A sentence has {most} tokens and the model positions for {self.config.max_len}: shorten it."
+            )
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
         found: dict[int, tuple[str, ...]] = {}
         size = batch_size if beam == 1 else 1

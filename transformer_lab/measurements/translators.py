@@ -157,6 +157,28 @@ def run(
         torch.set_num_threads(before)
 
 
+def table(folder: Path = results.FOLDER) -> str:
+    """What was measured, a line for each kind: means over the seeds, and the range of the share that is exact."""
+    lines = [f"{'':<20}{'parameters':>11}{'exact %':>20}{'BLEU':>7}{'tokens/s':>10}{'s to 90 %':>11}"]
+    for kind in KINDS:
+        rows = results.load("translators", folder).select(kind=kind)
+        if rows:
+            exact = [100 * row["exact"] for row in rows]
+            times = [row["reached"][0] for row in rows]
+            when = f"{sum(times) / len(times):.0f}" if all(t is not None for t in times) else "not reached"
+            lines.append(
+                f"{kind:<20}{rows[0]['parameters']:>11,}"
+                f"{f'{_mean(exact):.1f} ({min(exact):.1f}–{max(exact):.1f})':>20}"
+                f"{_mean([row['bleu'] for row in rows]):>7.1f}"
+                f"{_mean([row['tokens_per_second'] for row in rows]):>10,.0f}{when:>11}"
+            )
+    return "\n".join(lines)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
 def _rows(name: str, folder: Path) -> list[dict[str, Any]]:
     try:
         found = results.load(name, folder)
