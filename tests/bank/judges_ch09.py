@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from .judges_ch05_to_ch07 import _judge_call
 
 
 def judge_shift_targets(space, found) -> None:
@@ -192,7 +195,219 @@ def judge_corpus_bleu(space, found) -> None:
             found.append(f"text {number}: {got:.6g} for {want:.6g}")
 
 
+class _Layer(nn.Module):
+    """Tokens that read open tokens and open memory, each layer in its own way; notes what it is given."""
+
+    def __init__(self, width, generator):
+        super().__init__()
+        for name in ("own", "read", "look"):
+            setattr(self, name, nn.Parameter(torch.randn(width, width, generator=generator)))
+        self.given: list = []
+
+    def forward(self, *args):
+        x, memory, target_mask, memory_mask = (*args, None, None)[:4]
+        if len(args) > 4:
+            raise TypeError("too many arguments")
+        self.given.append((memory, target_mask, memory_mask))
+        return _decode(x, memory, target_mask, memory_mask, {n: getattr(self, n) for n in ("own", "read", "look")})
+
+
+def _open_mean(values, mask, queries):
+    rows = torch.ones(len(values), queries, values.size(1), dtype=values.dtype)
+    if mask is not None:
+        rows = rows * mask[:, 0]
+    return rows @ values / rows.sum(-1, keepdim=True).clamp(min=1)
+
+
+def _decode(x, memory, target_mask, memory_mask, p):
+    length = x.size(1)
+    seen, looked = _open_mean(x, target_mask, length), _open_mean(memory, memory_mask, length)
+    return torch.tanh(x @ p["own"] + seen @ p["read"] + looked @ p["look"])
+
+
+class _Norm(nn.Module):
+    def __init__(self, width, generator):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(width, generator=generator))
+
+    def forward(self, x):
+        return self.gain * x.sin()
+
+
+def judge_decoder(space, found) -> None:
+    generator = torch.Generator().manual_seed(14)
+    for plan, (batch, target, source, width), with_norm in itertools.product(
+        ("0", "012", "010"), ((2, 4, 3, 5), (3, 4, 4, 4), (1, 2, 6, 3)), (False, True)
+    ):
+        where = f"layers {plan} norm {with_norm} {(batch, target, source, width)}"
+        layers = [_Layer(width, generator) for _ in range(3)]
+        given = [layers[int(place)] for place in plan]
+        norm = _Norm(width, generator) if with_norm else None
+        module = found.call(where, space.Decoder, given, *((norm,) if with_norm else ()))
+        if module is None:
+            continue
+        state = {f"layers.{i}.{name}" for i in range(len(plan)) for name in ("own", "read", "look")}
+        state |= {"norm.gain"} if with_norm else set()
+        if set(module.state_dict()) != state:
+            found.append(f"{where}: state {list(module.state_dict())}")
+            continue
+        if [id(layer) for layer in module.layers] != [id(layer) for layer in given] or module.norm is not norm:
+            found.append(f"{where}: not the very objects")
+            continue
+        causal = torch.ones(target, target).tril().bool().expand(batch, 1, target, target)
+        some = torch.rand(batch, 1, target, target, generator=generator) < 0.5
+        padding = (torch.arange(source) < torch.randint(1, source + 1, (batch, 1), generator=generator))[:, None, None]
+        padding = padding.expand(batch, 1, target, source)
+        for index, masks in enumerate(((None, None), (causal, padding), (some, None), (None, padding))):
+            dtype = torch.float64 if index == 1 else torch.float32
+            module = module.to(dtype).train(index % 2 == 0)
+            for layer in layers:
+                layer.given.clear()
+            inputs = [
+                torch.randn(batch, length, width, generator=generator, dtype=dtype) for length in (target, source)
+            ]
+
+            def formula(x, memory, p, masks=masks, plan=plan, with_norm=with_norm):
+                for place in plan:
+                    first = plan.index(place)  # a layer that stands there twice has one name for its parameters
+                    x = _decode(x, memory, *masks, {n: p[f"layers.{first}.{n}"] for n in ("own", "read", "look")})
+                return p["norm.gain"] * x.sin() if with_norm else x
+
+            label = f"{where} {dtype} masks {[None if m is None else tuple(m.shape) for m in masks]}"
+            _judge_call(found, label, module, inputs, dict(module.named_parameters()), formula, masks)
+            calls = [call for layer in layers for call in layer.given]
+            same = all(
+                memory is inputs[1] and target_mask is masks[0] and memory_mask is masks[1]
+                for memory, target_mask, memory_mask in calls
+            )
+            if len(calls) != len(plan) or not same:
+                found.append(f"{label}: {len(calls)} calls, or with something else")
+
+
+class _Embed(nn.Module):
+    """Stands for TransformerEmbedding: a table under its name, positions, and no dropout."""
+
+    def __init__(self, vocabulary, width, generator):
+        super().__init__()
+        self.token = nn.Module()
+        self.token.embedding = nn.Embedding(vocabulary, width)
+        self.register_buffer("positions", torch.randn(20, width, generator=generator), persistent=False)
+
+    def forward(self, ids):
+        return _embed(ids, self.token.embedding.weight, self.positions)
+
+
+def _embed(ids, table, positions):
+    return table[ids] * table.size(1) ** 0.5 + positions[: ids.size(1)].to(table.dtype)
+
+
+class _Encoder(nn.Module):
+    def __init__(self, width, generator):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width, generator=generator))
+
+    def forward(self, x, mask=None):
+        return _encode(x, mask, self.weight)
+
+
+def _encode(x, mask, weight):
+    return torch.tanh(x + _open_mean(x, mask, x.size(1)) @ weight)
+
+
+class _Decoder(_Layer):
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        return super().forward(x, memory, target_mask, memory_mask)
+
+
+def judge_transformer(space, found) -> None:
+    generator = torch.Generator().manual_seed(15)
+    for (batch, source, target), width, (words, vocabulary), pad in [
+        ((2, 5, 4), 6, (11, 13), 0),
+        ((3, 4, 4), 5, (9, 9), 7),
+        ((1, 3, 6), 4, (8, 12), 2),
+        ((4, 6, 1), 8, (12, 10), 5),
+    ]:
+        where = f"{(batch, source, target)} width {width} words {(words, vocabulary)} pad {pad}"
+        parts = [_Embed(words, width, generator), _Embed(vocabulary, width, generator)]
+        parts += [_Encoder(width, generator), _Decoder(width, generator)]
+        model = found.call(where, space.Transformer, *parts, pad)
+        if model is None:
+            continue
+        names = ("source_embed", "target_embed", "encoder", "decoder")
+        if any(getattr(model, name, None) is not part for name, part in zip(names, parts, strict=True)):
+            found.append(f"{where}: not the very objects")
+            continue
+        wanted = {f"{name}.{key}" for name, part in zip(names, parts, strict=True) for key in part.state_dict()}
+        if set(model.state_dict()) != wanted:
+            found.append(f"{where}: state {list(model.state_dict())}")
+            continue
+        for dtype, train in ((torch.float32, True), (torch.float64, False)):
+            model = model.to(dtype).train(train)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator) * width**-0.5)
+            sides = []
+            for length, number in ((source, words), (target, vocabulary)):
+                ids = torch.randint(0, number, (batch, length), generator=generator)
+                ids[ids == pad] = (pad + 1) % number
+                lengths = torch.randint(1, length + 1, (batch, 1), generator=generator)
+                sides.append(torch.where(torch.arange(length) < lengths, ids, pad))
+            _judge_translation(found, f"{where} {dtype}", model, sides, pad)
+    # The table as it is drawn: wide enough that chance does not decide.
+    for width, vocabulary, pad in ((64, 300, 0), (16, 900, 17)):
+        where = f"table ({vocabulary}, {width})"
+        parts = [_Embed(5 + pad, width, generator), _Embed(vocabulary, width, generator)]
+        table = parts[1].token.embedding.weight
+        found.call(where, space.Transformer, *parts, _Encoder(width, generator), _Decoder(width, generator), pad)
+        rows = table.detach()[torch.arange(vocabulary) != pad]
+        if table.detach()[pad].any():
+            found.append(f"{where}: the padding row is not zero")
+        if abs(rows.std().item() * width**0.5 - 1) > 0.05 or abs(rows.mean().item()) * width**0.5 > 0.05:
+            found.append(f"{where}: mean {rows.mean():.3f}, deviation {rows.std():.3f}")
+        if abs((rows.abs() < rows.std()).float().mean().item() - 0.683) > 0.02:
+            found.append(f"{where}: not normally distributed")
+
+
+def _judge_translation(found, where, model, sides, pad) -> None:
+    source_ids, target_ids = (ids.clone() for ids in sides)
+    exact = {name: p.detach().double().requires_grad_(True) for name, p in model.named_parameters()}
+    tables = [exact[f"{side}_embed.token.embedding.weight"] for side in ("source", "target")]
+    real_source, real_target = ((ids != pad)[:, None, None, :] for ids in sides)
+    causal = torch.ones(sides[1].size(1), sides[1].size(1)).tril().bool()
+    embedded = [
+        _embed(ids, table, embed.positions.double())
+        for ids, table, embed in zip(sides, tables, (model.source_embed, model.target_embed), strict=True)
+    ]
+    memory = _encode(embedded[0], real_source, exact["encoder.weight"])
+    decoder = {name: exact[f"decoder.{name}"] for name in ("own", "read", "look")}
+    logits = _decode(embedded[1], memory, real_target & causal, real_source, decoder) @ tables[1].T
+    dtype = next(model.parameters()).dtype
+    with torch.no_grad():
+        own_memory = found.call(f"{where}: encode", model.encode, source_ids)
+        found.equal(f"{where}: encode", own_memory, memory.detach(), dtype)
+        given = memory.detach().to(dtype)
+        found.equal(f"{where}: decode", found.call(where, model.decode, target_ids, given, source_ids), logits.detach())
+    got = found.call(where, model, source_ids, target_ids)
+    found.equal(where, got, logits.detach(), dtype)
+    if not (torch.equal(source_ids, sides[0]) and torch.equal(target_ids, sides[1])):
+        found.append(f"{where}: input changed")
+    if not (isinstance(got, Tensor) and got.shape == logits.shape and got.requires_grad):
+        return
+    cotangent = torch.cos(torch.arange(1.0, 1 + logits.numel(), dtype=torch.float64)).reshape(logits.shape)
+    model.zero_grad()
+    found.call(f"{where}: backward", (got * cotangent).sum().backward)
+    for (name, parameter), gradient in zip(
+        model.named_parameters(), torch.autograd.grad((logits * cotangent).sum(), list(exact.values())), strict=True
+    ):
+        if parameter.grad is None:
+            found.append(f"{where}: no gradient for {name}")
+        else:
+            found.equal(f"{where}: gradient of {name}", parameter.grad, gradient, tolerance=1e-3)
+
+
 JUDGES = {
+    "Decoder": judge_decoder,
+    "Transformer": judge_transformer,
     "shift_targets": judge_shift_targets,
     "label_smoothed_cross_entropy": judge_label_smoothed_cross_entropy,
     "noam_lr": judge_noam_lr,
