@@ -126,12 +126,7 @@ BANK.wrong(
     "scaled", "Logits divided by √D.", _plain(logits=f"({_LINES['logits']}) / hidden.size(-1) ** 0.5"), "logits-scaled"
 )
 BANK.wrong(
-BANK.wrong(
     "scaled-up",
-    "Logits times √D, as the embedding.",
-    _plain(logits=f"({_LINES['logits']}) * hidden.size(-1) ** 0.5"),
-    "logits-scaled",
-)
     "Logits times √D, as the embedding.",
     _plain(logits=f"({_LINES['logits']}) * hidden.size(-1) ** 0.5"),
     "logits-scaled",
