@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from collections import defaultdict
 from dataclasses import replace
-from itertools import cycle, groupby, islice
+from itertools import cycle, groupby, islice, pairwise
 
 import babel.dates
 import num2words
@@ -310,6 +310,16 @@ def test_both_languages_read_the_same_clock():
             clock = Clock(hour, minute)
             assert minutes_german(" ".join(word for word, _ in german.clock(clock, ""))) % 720 == right
             assert minutes_english(" ".join(word for word, _ in english.clock(clock, ""))) % 720 == right
+
+
+def test_an_stands_before_vowels_and_only_there():
+    seen = set()
+    for pair in map(grammar.translate, trees(3000)):
+        for word, following in pairwise(pair.target):
+            if word in ("a", "an") and following != "quarter":
+                assert (word == "an") == (following[0] in "aeiou")
+                seen.add(following)
+    assert {"apple", "egg", "old", "hat"} <= seen
 
 
 # ----------------------------------------------------------------------------------------------------------- word order
