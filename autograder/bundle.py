@@ -73,7 +73,7 @@ def _refuse_leaks(files: dict[str, bytes], parts: list[release.Regions]) -> None
     for name, content in files.items():
         if name.endswith(".ipynb"):
             continue
-        text = content.decode()
+        text = content.decode(errors="replace")  # data may stand beside the code
         hidden = next((line for line in sorted(secrets) if line in text), "")
         if hidden:
             raise release.LeakError(f"{name} shows the line {hidden!r} of a hidden test.")

@@ -69,7 +69,7 @@ def check(
         if not wanted:
             known = ", ".join(registry.pieces())
             raise Failure(f"{path} defines no piece that has checks. Pieces with checks: {known}.")
-    student = LocalStudent(namespace, seconds=seconds)
+    student = LocalStudent(namespace, seconds=seconds, folder=path if path.is_dir() else path.parent)
     with _quiet(as_json):
         results = [result for which in wanted for result in run_checks(student, seed=seed, **which)]
     if as_json:
@@ -294,6 +294,7 @@ def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> No
 
 def _print_class(assignment: str, records: list[dict]) -> None:
     from autograder.report import told
+    from autograder.weights import alike
 
     table = Table(title=assignment, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("student", no_wrap=True)
@@ -308,6 +309,9 @@ def _print_class(assignment: str, records: list[dict]) -> None:
         score = "–" if record["score"] is None else f"{record['score']:g}/{record['max_score']:g}"
         table.add_row(escape(record["student"]), *cells, score, escape("; ".join(told(record))))
     out.print(table)
+    for group in alike(records):
+        what = f"The same {group.file}" + ", or nearly," * group.near
+        out.print(f"{what} from {escape(', '.join(group.students))}.", highlight=False, soft_wrap=True)
 
 
 # --------------------------------------------------------------------------------------------------------------- parts

@@ -34,6 +34,14 @@ from transformer_lab.cells import grade_id_of, is_test, nbgrader_flags, points_o
 #: The beginning of what :mod:`autograder.runner` says of a piece that nobody has begun.
 NOT_WRITTEN = "is not written yet"
 
+#: And what :mod:`autograder.student` says of a file that is not there.
+NOT_HANDED_IN = "is not handed in"
+
+
+def is_not_begun(message: str) -> bool:
+    """Whether a check failed because there is nothing yet to be checked."""
+    return NOT_WRITTEN in message or NOT_HANDED_IN in message
+
 
 class FeedbackError(CourseError):
     """There is nothing to make a page of; the message says what to do."""
@@ -174,6 +182,8 @@ class Piece:
         parts = []
         if self.failures and all(NOT_WRITTEN in message for message, _ in self.failures):
             parts.append("not written yet")
+        elif self.failures and all(NOT_HANDED_IN in message for message, _ in self.failures):
+            parts.append("not handed in")
         elif failed:
             verb = "fails" if failed == 1 else "fail"
             parts.append(f"{failed} of {markup.count(len(self.results), 'check')} {verb}")

@@ -33,6 +33,7 @@ from autograder import intake, judge, markup, sandbox, seeds, settings
 from autograder.award import line, notes
 from autograder.course import Course, CourseError, Submission, write_atomically
 from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
+from transformer_lab.weights import WeightsError, read_bytes
 
 GRADED, UNREADABLE, MISSING, FAILED = "graded", "unreadable", "missing", "failed"
 
@@ -140,11 +141,17 @@ def _task(course, submission: Submission, assignment, base, seed, limits, sandbo
     for part in (base, seed.hex(), repr(limits), str(sandboxed), repr(builtin_costs), _code_digest()):
         digest.update(part.encode() + b"\0")
     for path in sorted(submission.folder.iterdir()):
-        digest.update(path.name.encode(errors="surrogateescape") + b"\0")
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= intake.MAX_BYTES:
-            digest.update(path.read_bytes())
+        digest.update(path.name.encode(errors="surrogateescape") + b"\0" + _content(path) + b"\0")
     rest = (base, seed, limits, sandboxed, builtin_costs, digest.hexdigest())
     return Task(submission.student, assignment, submission.folder, *rest)
+
+
+def _content(path: Path) -> bytes:
+    """What a file holds, or why it is not read."""
+    try:
+        return read_bytes(path, intake.MAX_BYTES)
+    except (OSError, WeightsError) as error:
+        return str(error).encode(errors="surrogateescape")
 
 
 def judge_task(task: Task) -> dict[str, Any]:
@@ -161,11 +168,12 @@ def judge_task(task: Task) -> dict[str, Any]:
         outcome["remarks"].append(str(error))
         return outcome | {"status": UNREADABLE}
     rebuilt = intake.rebuild(nbformat.reads(task.base, as_version=4), submitted)
-    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs)
+    judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs, task.folder)
     markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
         "results": [result.as_dict() for result in judgement.results],
         "comments": _comments(judgement.results),
+        "files": judgement.files,
         "remarks": outcome["remarks"] + rebuilt.remarks + judgement.remarks,
         "seconds": judgement.seconds,
         "notebook": nbformat.writes(judgement.notebook),
@@ -261,6 +269,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "score": score,
         "max_score": max_score,
         "results": outcome["results"],
+        "files": outcome.get("files", {}),
         "remarks": remarks,
         "seconds": round(outcome["seconds"], 3),
     }

@@ -7,9 +7,11 @@ cannot become points.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -17,10 +19,10 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Float
 
-from autograder import award, sandbox, seeds
+from autograder import award, registry, sandbox, seeds, weights
 from autograder.execute import error_output, run_cell
 from autograder.runner import CheckResult, run_checks
-from autograder.student import LocalStudent, RemoteStudent
+from autograder.student import LocalStudent, RemoteStudent, Student, StudentError
 from transformer_lab.cells import SKIP_TAG, Cell, grade_id_of, is_test, nbgrader_flags, points_of
 
 #: A kernel that died or hung is started again this often; the cell at fault is left out.
@@ -37,10 +39,15 @@ GRADED_LINE = re.compile(r'award\(\s*globals\(\)\s*,\s*"(\w+)"\s*\)')
 
 @dataclass
 class Judgement:
-    """A judged notebook with outputs, the results of its hidden checks, and sentences about what went wrong on the way."""
+    """A judged notebook with outputs, the results of its hidden checks, and sentences about what went wrong on the way.
+
+    ``files`` holds, by name, the fingerprint of each file that was handed in beside it and can be read
+    (:func:`autograder.weights.fingerprint`).
+    """
 
     notebook: NotebookNode
     results: list[CheckResult] = field(default_factory=list)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -51,6 +58,7 @@ def judge(
     limits: sandbox.Limits | None = None,
     sandboxed: bool = True,
     builtin_costs: float = 0.0,
+    folder: Path | None = None,
 ) -> Judgement:
     """Run ``notebook`` (as :func:`autograder.intake.rebuild` gives it) and judge its graded cells.
 
@@ -67,13 +75,16 @@ def judge(
         False runs the kernel without bubblewrap: for trusted notebooks only.
     builtin_costs
         The share of a piece's points that using the built-in which it re-creates costs.
+    folder
+        The submission's folder, for files that are handed in beside the notebook; None: there are none. They are read in
+        this process; the kernel doesn't see them.
 
     Returns
     -------
     Judgement
         Each graded cell holds its score as the result of the cell, which is where nbgrader looks for partial credit.
     """
-    return _Session(notebook, seed, limits or sandbox.Limits(), sandboxed, builtin_costs).run()
+    return _Session(notebook, seed, limits or sandbox.Limits(), sandboxed, builtin_costs, folder).run()
 
 
 def checked_piece(cell: NotebookNode) -> str | None:
@@ -86,9 +97,16 @@ def checked_piece(cell: NotebookNode) -> str | None:
 
 class _Session:
     def __init__(
-        self, notebook: NotebookNode, seed: int | bytes, limits: sandbox.Limits, sandboxed: bool, builtin_costs: float
+        self,
+        notebook: NotebookNode,
+        seed: int | bytes,
+        limits: sandbox.Limits,
+        sandboxed: bool,
+        builtin_costs: float,
+        folder: Path | None,
     ):
         self.judgement = Judgement(notebook)
+        self.folder, self.files = folder, registry.submitted()
         self.seed, self.limits, self.sandboxed, self.builtin_costs = seed, limits, sandboxed, builtin_costs
         self.kernel: Any = None
         self.left_out: set[int] = set()
@@ -138,16 +156,20 @@ class _Session:
 
     def _check(self, cell: NotebookNode, piece: str) -> None:
         index = next(i for i, c in enumerate(self.judgement.notebook.cells) if c is cell)
-        if self._ready(index):
-            student: Any = RemoteStudent(self.kernel, min(CALL_SECONDS, max(1.0, self._time_left())))
+        if piece in self.files:  # no code of the learner's takes part
+            student: Student = LocalStudent({}, folder=self.folder)
+        elif self._ready(index):
+            student = RemoteStudent(self.kernel, min(CALL_SECONDS, max(1.0, self._time_left())))
         else:
-            student = LocalStudent({})
+            student = LocalStudent({}, folder=None)
         cells = self._cells(index)
         results = run_checks(student, piece=piece, seed=self.seed, cells=cells, builtin_costs=self.builtin_costs)
         if getattr(student, "lost", False):
             self.judgement.remarks.append(f"The kernel did not survive a call of {piece}.")
             self._stop()
         self.judgement.results.extend(results)
+        if piece in self.files:
+            self._fingerprint(student, self.files[piece])
         earned = round(sum(result.earned for result in results), 6)
         points = points_of(cell.metadata)
         if abs(points - sum(result.points for result in results)) > 1e-9:
@@ -160,6 +182,12 @@ class _Session:
             nbformat.v4.new_output("stream", name="stdout", text=text),
             nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:.10g}"}, execution_count=None),
         ]
+
+    def _fingerprint(self, student: Student, name: str) -> None:
+        with contextlib.suppress(StudentError):  # which the checks have told
+            found = weights.fingerprint(Path(name).stem, student.file(name))
+            if found is not None:
+                self.judgement.files[name] = found
 
     def _cells(self, until: int) -> list[Cell]:
         """The code cells that have run before a graded cell."""
@@ -243,7 +271,9 @@ class Judge(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         info = resources["nbgrader"]
         seed = seeds.round_seed(seeds.find_course(), info["assignment"])
-        judgement = judge(nb, seed, builtin_costs=self.builtin_costs)
+        # nbgrader has put what was handed in beside the notebook where it runs it.
+        folder = Path(resources["metadata"]["path"])
+        judgement = judge(nb, seed, builtin_costs=self.builtin_costs, folder=folder)
         for remark in judgement.remarks:
             self.log.warning("%s: %s", info["student"], remark)
         return judgement.notebook, resources

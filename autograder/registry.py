@@ -15,13 +15,18 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Check:
-    """One hidden check: ``function(student, rng)`` raises when the piece is wrong."""
+    """One hidden check: ``function(student, rng)`` raises when the piece is wrong.
+
+    ``file`` names the file that a piece is which is handed in beside the notebook (``student.file(check.file)``); it is
+    empty for code.
+    """
 
     name: str
     piece: str
     chapter: int
     points: float
     function: Callable[[Any, np.random.Generator], None]
+    file: str = ""
 
     @property
     def description(self) -> str:
@@ -54,13 +59,17 @@ def title(piece: str, check: str) -> str:
     return " ".join(words)
 
 
-def check(piece: str, points: float) -> Callable:
-    """Register a function ``(student, rng)`` as a hidden check of ``piece``, worth ``points``."""
+def check(piece: str, points: float, file: str = "") -> Callable:
+    """Register a function ``(student, rng)`` as a hidden check of ``piece``, worth ``points``.
+
+    ``file`` is for a piece that is not code but a file, handed in beside the notebook under this name. All checks of such
+    a piece get the same random numbers, so that they can judge it by one and the same test set.
+    """
 
     def register(function: Callable) -> Callable:
         if not (function.__doc__ or "").strip():
             raise ValueError(f"The check {function.__name__} needs a docstring that says what it tests.")
-        _checks.append(Check(function.__name__, piece, _chapter(function), points, function))
+        _checks.append(Check(function.__name__, piece, _chapter(function), points, function, file))
         return function
 
     return register
@@ -86,15 +95,24 @@ def checks(*, chapter: int | str | None = None, piece: str | None = None) -> lis
     found = [c for c in _checks if number in (None, c.chapter) and piece in (None, c.piece)]
     if not found:
         wanted = " and ".join(f"{k} {v!r}" for k, v in (("chapter", chapter), ("piece", piece)) if v is not None)
-        raise ValueError(f"There are no checks for {wanted}; there are checks for: {', '.join(pieces())}.")
+        raise ValueError(
+            f"There are no checks for {wanted}; there are checks for: {', '.join([*pieces(), *submitted()])}."
+        )
     return found
 
 
 def pieces(chapter: int | str | None = None) -> list[str]:
-    """The names of the pieces that have checks, in the order of the course."""
+    """The names of the pieces of code that have checks, in the order of the course."""
     _import_all()
     number = None if chapter is None else _number(chapter)
-    return list(dict.fromkeys(c.piece for c in _checks if number in (None, c.chapter)))
+    return list(dict.fromkeys(c.piece for c in _checks if number in (None, c.chapter) and not c.file))
+
+
+def submitted(chapter: int | str | None = None) -> dict[str, str]:
+    """The pieces that are no code but a file handed in beside the notebook: the file's name, by piece."""
+    _import_all()
+    number = None if chapter is None else _number(chapter)
+    return {c.piece: c.file for c in _checks if number in (None, c.chapter) and c.file}
 
 
 def misconceptions(piece: str | None = None) -> list[Misconception]:

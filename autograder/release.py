@@ -52,6 +52,9 @@ c.ExecutePreprocessor.iopub_timeout = 30
 # `nbgrader generate_feedback` and formgrader write the same pages as `autograder grade`.
 c.GenerateFeedback.exporter_class = "autograder.feedback.FeedbackExporter"
 
+# `nbgrader zip_collect` takes the files of trained weights along with the notebooks.
+c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".safetensors"]
+
 # Who uses the very built-in that a piece re-creates, such as torch.softmax in softmax, reads a note.
 # It costs this share of the points earned for the piece: 0.0 costs nothing, 1.0 costs all.
 c.Judge.builtin_costs = 0.0

@@ -28,9 +28,9 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
 
-from autograder import markup, registry
+from autograder import markup, registry, weights
 from autograder.course import Course, CourseError, write_atomically
-from autograder.feedback import NOT_WRITTEN
+from autograder.feedback import is_not_begun
 from transformer_lab.cells import read_notebook
 
 #: How many bars the picture of the scores has.
@@ -118,7 +118,7 @@ class Check:
         """The commonest message, numbers aside."""
         kinds: dict[str, list[str]] = {}
         for message in self.messages:
-            if NOT_WRITTEN not in message:
+            if not is_not_begun(message):
                 kinds.setdefault(re.sub(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", "#", message), []).append(message)
         return max(kinds.values(), key=len)[0] if kinds else ""
 
@@ -176,6 +176,7 @@ class Line:
     told: list[str]
     seconds: float
     changed: bool = False
+    same: str = ""  # who else handed in the same weights, or nearly the same
 
 
 @dataclass
@@ -188,6 +189,7 @@ class Summary:
     pieces: list[Piece]
     slips: list[Slip]
     columns: list[str]
+    alike: list[weights.Alike] = field(default_factory=list)
 
     @property
     def graded(self) -> list[Line]:
@@ -263,7 +265,7 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
                 continue
             check.students.append(record["student"])
             check.messages.append(result["message"])
-            check.unwritten += NOT_WRITTEN in result["message"]
+            check.unwritten += is_not_begun(result["message"])
             if found := result.get("diagnosis"):
                 check.slips[found["id"]] += 1
                 slip = slips.setdefault((piece, found["id"]), Slip(found["id"], piece, found["hint"]))
@@ -278,7 +280,17 @@ def summarise(assignment: str, title: str, records: list[dict[str, Any]]) -> Sum
         pieces.append(Piece(name, most, scores, own, noted.get(name, [])))
     pieces.sort(key=lambda piece: (piece.complete / len(piece.scores), piece.mean / (piece.points or 1.0)))
     ordered = sorted(slips.values(), key=lambda slip: -len(slip.students))
-    return Summary(assignment, title, lines, pieces, ordered, columns)
+    alike = weights.alike(records)
+    for line in lines:
+        line.same = "; ".join(filter(None, (_others(group, line.student) for group in alike)))
+    return Summary(assignment, title, lines, pieces, ordered, columns, alike)
+
+
+def _others(group: weights.Alike, student: str) -> str:
+    if student not in group.students:
+        return ""
+    others = ", ".join(other for other in group.students if other != student)
+    return f"{group.file}: {'nearly ' * group.near}the same as {others}"
 
 
 def told(record: dict[str, Any]) -> list[str]:
@@ -383,14 +395,14 @@ def grades_csv(summaries: Iterable[Summary]) -> str:
     pieces = list(dict.fromkeys(name for s in summaries for line in s.lines for name in line.points))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(
-        ["student", "assignment", *map(_cell, pieces), "score", "max_score", "submitted", "status", "remark"]
-    )
+    after = ["score", "max_score", "submitted", "status", "remark", "same_weights"]
+    writer.writerow(["student", "assignment", *map(_cell, pieces), *after])
     for summary in summaries:
         for line in summary.lines:
             own = [_number(line.pieces.get(name)) for name in pieces]
             rest = [_number(line.score), _number(line.max_score), line.submitted, line.status, "; ".join(line.told)]
-            writer.writerow([_cell(line.student), summary.assignment, *own, *rest[:2], *map(_cell, rest[2:])])
+            texts = [*rest[2:], line.same]
+            writer.writerow([_cell(line.student), summary.assignment, *own, *rest[:2], *map(_cell, texts)])
     return text.getvalue()
 
 

@@ -17,7 +17,7 @@ import torch
 from autograder import diagnose, recreates, registry, settings
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
-from autograder.student import Student, StudentError, as_student
+from autograder.student import FILE_ERRORS, Student, StudentError, as_student
 from transformer_lab.cells import Cell
 
 #: After one of these, the remaining checks of a piece fail without being run.
@@ -189,10 +189,13 @@ def _rerun(check: registry.Check, seed: int | bytes):
 
 
 def _run_check(check: registry.Check, seed: int | bytes, student) -> None:
-    check.function(student, random_for(seed, f"{check.chapter}/{check.piece}/{check.name}"))
+    key = f"{check.chapter}/{check.piece}" + ("" if check.file else f"/{check.name}")
+    check.function(student, random_for(seed, key))
 
 
 def _error_message(piece: str, error: StudentError) -> str:
+    if error.type_name in FILE_ERRORS:
+        return error.message
     if error.type_name == "NotImplementedError":
         return f"`{piece}` is not written yet: it still raises NotImplementedError."
     if error.type_name == "NameError" and error.message.endswith("is not defined") and f"{piece} " in error.message:

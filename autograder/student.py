@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
+import os
 import signal
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from transformer_lab import driver
+from transformer_lab import driver, weights
 from transformer_lab.driver import Probe, Same, Strided
 
 __all__ = [
+    "FILE_ERRORS",
     "Exchange",
     "LocalStudent",
     "Probe",
@@ -32,6 +36,12 @@ __all__ = [
 
 #: A response larger than this is refused before it is decoded.
 MAX_RESPONSE_CHARACTERS = 64_000_000
+
+#: A file beside the notebook that is larger than this is not opened, unless a check asks for less.
+MAX_FILE_BYTES = 50_000_000
+
+#: The type of a StudentError about a file beside the notebook: its message is a sentence of its own.
+FILE_ERRORS = NOT_SUBMITTED, UNREADABLE = "NotSubmitted", "Unreadable"
 
 
 class StudentError(Exception):
@@ -56,10 +66,57 @@ class Exchange:
 
 
 class Student:
-    """A learner's pieces behind one verb. Subclasses say how a request travels (``_exchange``)."""
+    """A learner's pieces behind one verb. Subclasses say how a request travels (``_exchange``).
 
-    def __init__(self) -> None:
+    ``folder`` is where the files lie that are handed in beside the notebook; None where there are none to be looked for.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
         self.transcript: list[Exchange] = []
+        self.folder = folder
+        self._files: dict[str, bytes] = {}
+
+    def file(self, name: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+        """The content of a file that was handed in beside the notebook, as it was when it was first asked for.
+
+        It is read in this process, not in the learner's kernel, and never through a link.
+
+        Parameters
+        ----------
+        name
+            A plain file name.
+        max_bytes
+            A larger file is refused.
+
+        Raises
+        ------
+        StudentError
+            Its type is one of ``FILE_ERRORS`` and its message a sentence: the file is not there, is no regular file, is
+            too large or cannot be read.
+        """
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise ValueError(f"{name!r} is not the name of a file beside the notebook.")
+        if name not in self._files:
+            try:
+                if self.folder is None:
+                    raise FileNotFoundError
+                self._files[name] = weights.read_bytes(Path(self.folder) / name, max_bytes)
+            except FileNotFoundError:
+                sentence = f"`{name}` is not handed in: there is no such file beside the notebook{self._others(name)}."
+                raise StudentError(NOT_SUBMITTED, sentence) from None
+            except weights.WeightsError as error:
+                raise StudentError(UNREADABLE, str(error)) from None
+        return self._files[name]
+
+    def _others(self, name: str) -> str:
+        """Files of the same kind, one of which may have been meant."""
+        found = []
+        with contextlib.suppress(OSError):
+            if self.folder is not None:
+                with os.scandir(self.folder) as entries:
+                    names = (entry.name for entry in itertools.islice(entries, 1000))
+                    found = sorted(other for other in names if Path(other).suffix == Path(name).suffix)
+        return f" (but {weights.listed(found)})" if found else ""
 
     def run(
         self,
@@ -164,10 +221,12 @@ class LocalStudent(Student):
         Where the pieces are.
     seconds
         Stop a call after this time (only in the main thread and where the system has interval timers).
+    folder
+        Where the files handed in beside the notebook are; the working directory otherwise. None: there are none.
     """
 
-    def __init__(self, namespace: Any, seconds: float | None = None):
-        super().__init__()
+    def __init__(self, namespace: Any, seconds: float | None = None, folder: str | Path | None = "."):
+        super().__init__(folder)
         self.namespace, self.seconds = namespace, seconds
 
     def _exchange(self, request: str) -> str:
@@ -184,13 +243,15 @@ class RemoteStudent(Student):
         A running kernel: ``client`` (a blocking Jupyter client), ``interrupt()`` and ``is_alive()``.
     seconds
         Interrupt a call after this time.
+    folder
+        The submission's folder, outside the sandbox, where the files handed in beside the notebook are.
     """
 
     #: How long an interrupted kernel may take to answer before it counts as hung.
     GRACE_SECONDS = 5.0
 
-    def __init__(self, kernel: Any, seconds: float = 20.0):
-        super().__init__()
+    def __init__(self, kernel: Any, seconds: float = 20.0, folder: str | Path | None = None):
+        super().__init__(folder)
         self.kernel, self.seconds = kernel, seconds
         self.lost = False  # True once the kernel died or no longer answers
 

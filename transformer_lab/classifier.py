@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from transformer_lab import builtin, sequences
+from transformer_lab import builtin, sequences, training
 from transformer_lab.sequences import PAD_ID, Sequences, Task
 
 
@@ -29,7 +30,7 @@ class Config:
 
     task: str
     d_model: int = 32
-    num_heads: int = 4
+    num_heads: int = 2
     d_ff: int = 64
     num_layers: int = 2
     dropout: float = 0.0
@@ -40,6 +41,9 @@ class Config:
 
 #: What ``classifier.safetensors`` holds the weights of.
 GRADED = Config("first-motif")
+
+#: After so many steps of :func:`transformer_lab.training.fit` it has learnt its task.
+STEPS = 1500
 
 #: How many sequences the hidden test set has.
 HIDDEN_SIZE = 2_000
@@ -65,7 +69,8 @@ def build(config: Config, pieces: Any = builtin) -> nn.Module:
     """The model that ``config`` describes, with fresh weights, made of ``pieces`` (any namespace of the course's names).
 
     The token table begins with standard deviation d_model^−½, as in the paper, so that the vectors, which are multiplied
-    by √d_model, and the positions are of one size.
+    by √d_model, and the positions are of one size; the matrices of the layers begin as in ``nn.Transformer`` (Glorot and
+    Bengio 2010).
     """
     p, c = pieces, config
     task = sequences.TASKS[c.task]
@@ -90,6 +95,9 @@ def build(config: Config, pieces: Any = builtin) -> nn.Module:
         for _ in range(c.num_layers)
     ]
     encoder = p.Encoder(layers, p.LayerNorm(c.d_model) if c.norm_first else None)
+    for parameter in encoder.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
     return p.SequenceClassifier(embed, encoder, c.d_model, task.num_classes)
 
 
@@ -101,3 +109,27 @@ def hidden_test_set(rng: np.random.Generator) -> Sequences:
 def task_of(config: Config) -> Task:
     """The task of a configuration."""
     return sequences.TASKS[config.task]
+
+
+@torch.no_grad()
+def attention_weights(model: Any, sequences: Sequences, num_heads: int) -> list[Tensor]:
+    """The attention weights of each layer, (B, H, L, L), whoever's pieces the model is made of.
+
+    Modules of the course return no weights: they are computed again from what each layer's attention was called with and
+    from its parameters, softmax(q kᵀ / √d_k) for each head, keys at padding left out.
+    """
+    found: list[Tensor] = []
+
+    def look(attention: Any, arguments: tuple[Tensor, ...]) -> None:
+        query, key, _, mask = arguments
+        q, k = (builtin.split_heads(w(x), num_heads) for w, x in ((attention.w_q, query), (attention.w_k, key)))
+        scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+        found.append(scores.masked_fill(~mask, float("-inf")).softmax(-1))
+
+    hooks = [layer.self_attention.register_forward_pre_hook(look) for layer in model.encoder.layers]
+    try:
+        training.logits(model, sequences)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found

@@ -162,7 +162,7 @@ def _unseen(task: Task, count: int, rng: np.random.Generator, seen: set[bytes]) 
     missing = [count // task.num_classes + (label < count % task.num_classes) for label in range(task.num_classes)]
     found: list[Sequences] = []
     while any(missing):
-        drawn = task.sample(max(missing) * task.num_classes, rng)
+        drawn = task.sample(max(100, *missing) * task.num_classes, rng)
         places = []
         for place, (row, label) in enumerate(zip(drawn.inputs.numpy(), drawn.labels.tolist(), strict=True)):
             key = row.tobytes().rstrip(b"\0")  # padding behind is zeros
@@ -171,13 +171,13 @@ def _unseen(task: Task, count: int, rng: np.random.Generator, seen: set[bytes]) 
                 places.append(place)
                 missing[label] -= 1
         if not places:
-            raise ValueError(f"The task {task.name} has too few different sequences for {count} more.")
+            raise ValueError(f"The task {task.name} has too few different sequences for {sum(missing)} more.")
         found.append(drawn[torch.tensor(places)])
-    joined = _joined(found)
-    return joined[torch.from_numpy(rng.permutation(count))].trimmed()
+    return joined(found)[torch.from_numpy(rng.permutation(count))].trimmed()
 
 
-def _joined(parts: Sequence[Sequences]) -> Sequences:
+def joined(parts: Sequence[Sequences]) -> Sequences:
+    """The sequences of all ``parts``, one after the other."""
     width = max(part.inputs.size(1) for part in parts)
 
     def widened(table: Tensor) -> Tensor:
@@ -225,16 +225,17 @@ class Share(Task):
 class FirstMotif(Task):
     """Two motifs in noise, each exactly once; the class says which of them comes first.
 
-    Each motif is the other read backwards: the same three tokens, so that it is not the tokens that tell them apart. The
+    Each motif is the other read backwards: the same two tokens, so that it is not the tokens that tell them apart. The
     noise is made of these tokens and others, and both orders of the motifs in it are sequences of this kind: exchanging
     them turns a sequence of one class into an equally likely one of the other, with the same tokens. The Bayes rule looks
     where the motifs are, and is always right.
     """
 
     name, kind, ordered = "first-motif", "tokens", True
-    description = "Which of the motifs 1 2 3 and 3 2 1 comes first?"
+    description = "Which of the motifs 1 2 and 2 1 comes first?"
     vocab_size = 9
-    motifs = (np.array([1, 2, 3]), np.array([3, 2, 1]))
+    lengths = tuple(range(8, 21))
+    motifs = (np.array([1, 2]), np.array([2, 1]))
 
     def _possible(self, length: int) -> bool:
         return length >= 2 * len(self.motifs[0])

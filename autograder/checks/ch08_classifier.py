@@ -11,7 +11,9 @@ from autograder.compare import expect, require, require_array
 from autograder.oracles import any_mask, distinct_sizes, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Probe, StudentError
+from autograder.weights import require_accuracy
 from autograder.wiring import apply, maps
+from transformer_lab import weights
 
 # --------------------------------------------------------------------------------------------------- masked_mean_pool
 
@@ -362,6 +364,9 @@ def classifier_goes_from_inputs_to_logits(student, rng):
                     f"{what[:1].upper()}{what[1:]}: a {name} was taken; logits are what the head returns.",
                 )
         expect(got, want, what, tolerance=3e-4)
+        if number == 2:  # these parts know of no order, so the classifier doesn't either
+            backwards = case.run(inputs[:, ::-1].copy(), mask)
+            expect(backwards, want, f"{LOGITS} for the same tokens read backwards, with parts that know no order,")
 
 
 @check(CLASSIFIER, points=1)
@@ -490,3 +495,27 @@ def classifier_trains_everything(student, rng):
             if name in case.names:
                 require(grads.get(name) is not None, f"{CLASSIFIER}: no gradient reaches {name}.")
                 expect(grads[name], want, f"the gradient of {name}", tolerance=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------- classifier_weights
+
+WEIGHTS, KIND = "classifier_weights", "classifier"
+FILE = weights.file_name(KIND)
+
+
+@check(WEIGHTS, points=1, file=FILE)
+def classifier_weights_are_right_three_times_of_four(student, rng):
+    """With these weights the course's model is right on at least 75 % of a fresh test set."""
+    require_accuracy(student, rng, KIND, 0.75)
+
+
+@check(WEIGHTS, points=2, file=FILE)
+def classifier_weights_are_right_19_times_of_20(student, rng):
+    """With these weights the course's model is right on at least 95 % of a fresh test set."""
+    require_accuracy(student, rng, KIND, 0.95)
+
+
+@check(WEIGHTS, points=2, file=FILE)
+def classifier_weights_are_right_99_times_of_100(student, rng):
+    """With these weights the course's model is right on at least 99 % of a fresh test set."""
+    require_accuracy(student, rng, KIND, 0.99)

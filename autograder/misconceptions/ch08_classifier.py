@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from autograder.registry import misconception
+from transformer_lab.builtin import positional_encoding
 
 # --------------------------------------------------------------------------------------------------- masked_mean_pool
 
@@ -725,6 +726,17 @@ class TanhBeforeTheHead(_Classifier):
 class ScaledAgain(_Classifier):
     def encode(self, x, mask):
         return super().encode(x * math.sqrt(x.size(-1)), mask)
+
+
+@misconception(
+    CLASSIFIER,
+    "positions-added",
+    "A table of positions is added to the vectors: that is the embedding's to do, or not.",
+)
+class PositionsAdded(_Classifier):
+    def encode(self, x, mask):
+        width = x.size(-1) + x.size(-1) % 2
+        return super().encode(x + positional_encoding(x.size(1), width)[:, : x.size(-1)], mask)
 
 
 @misconception(CLASSIFIER, "encoder-not-called", "The encoder is never called: it stands between embedding and mean.")

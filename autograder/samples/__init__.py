@@ -12,6 +12,8 @@ A sample ``samples/<assignment>/<student>.md`` begins with YAML between two line
     One sentence on what the learner did.
 ``saved_by``
     ``jupyterlab``, ``vscode`` or ``colab``: whose metadata the notebook has.
+``files``
+    What is handed in beside the notebook, if anything: the name there, and the file of the samples' folder that it is.
 ``expect``
     For every piece the points that it must earn, or a mapping with ``points``, ``diagnosis`` (the id of the known
     mistake that its failed checks must name, and no other; left out, nothing is claimed) and ``reason`` (why so many
@@ -33,7 +35,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -76,6 +78,7 @@ class Sample:
     saved_by: str
     expect: dict[str, Expected]
     edits: tuple[Edit, ...]
+    files: dict[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -121,7 +124,7 @@ def write(course: Path, notebooks: Path, assignments: Iterable[str] | None = Non
     Parameters
     ----------
     course
-        The course's folder; ``submitted/<student>/<assignment>/`` gets the notebook and ``timestamp.txt``.
+        The course's folder; ``submitted/<student>/<assignment>/`` gets the notebook, files beside it, ``timestamp.txt``.
     notebooks
         Where the released stubs are, as ``<assignment>/<assignment>.ipynb``.
     assignments
@@ -142,11 +145,14 @@ def write(course: Path, notebooks: Path, assignments: Iterable[str] | None = Non
     changed = []
     for sample in samples(assignments):
         folder = Path(course) / "submitted" / sample.student / sample.assignment
-        for name, text in (
-            (f"{sample.assignment}.ipynb", notebook_text(sample, Path(notebooks))),
-            ("timestamp.txt", f"{_handed_in(sample):%Y-%m-%d %H:%M:%S.%f} UTC"),  # as `nbgrader submit` writes it
-        ):
-            path, content = folder / name, text.encode()
+        beside = {name: (FOLDER / sample.assignment / own).read_bytes() for name, own in sample.files.items()}
+        for name, content in {
+            f"{sample.assignment}.ipynb": notebook_text(sample, Path(notebooks)).encode(),
+            **beside,
+            # as `nbgrader submit` writes it
+            "timestamp.txt": f"{_handed_in(sample):%Y-%m-%d %H:%M:%S.%f} UTC".encode(),
+        }.items():
+            path = folder / name
             if not path.is_file() or path.read_bytes() != content:
                 folder.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)

@@ -181,6 +181,7 @@ def test_pages_and_table_are_written(tmp_path):
         "submitted": "2026-03-02T10:05:00",
         "status": "graded",
         "remark": "no_shift",
+        "same_weights": "",
     }
     assert rows["ada"]["remark"] == "no_shift"
     assert rows["eve"]["remark"] == "softmax: 2 cells claim to be this answer."

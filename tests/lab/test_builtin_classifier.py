@@ -115,3 +115,21 @@ def test_classifier_does_not_see_padding(norm_first):
     assert torch.allclose(model(longer, longer != 0), logits, atol=1e-6)
     assert torch.allclose(model(ids[1:, :3], torch.ones(1, 3, dtype=torch.bool)), logits[1:], atol=1e-6)
     assert not torch.allclose(logits.sum(-1), torch.ones(2))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_only_positions_tell_one_order_from_another(own):
+    p = pieces.load("solutions") if own else builtin
+    ids, padding = torch.tensor([[7, 4, 9, 5, 1]]), torch.zeros(1, 3, dtype=torch.int64)
+    said_twice, backwards = ids.repeat_interleave(2, dim=1), ids.flip(1)
+    for embed, blind in ((p.TokenEmbedding(10, 8, 0), True), (p.TransformerEmbedding(10, 8, 12, pad_id=0), False)):
+        layers = [
+            p.EncoderLayer(p.MultiHeadAttention(8, 2), p.PositionwiseFeedForward(8, 12), 8, norm_first=True)
+            for _ in range(2)
+        ]
+        model = p.SequenceClassifier(embed, p.Encoder(layers, p.LayerNorm(8)), 8, 2).eval()
+        logits = model(ids, ids != 0)
+        for other in (said_twice, backwards, torch.cat([padding, ids], 1)):
+            assert torch.allclose(model(other, other != 0), logits, atol=1e-5) == blind
+        behind = torch.cat([ids, padding], 1)
+        assert torch.allclose(model(behind, behind != 0), logits, atol=1e-5)

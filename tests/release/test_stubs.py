@@ -373,7 +373,9 @@ def test_every_piece_has_its_three_cells(source):
     cells = release.convert_source(source).cells
     ids = [cell.metadata.nbgrader.grade_id for cell in cells if "nbgrader" in cell.metadata]
     pieces = [cell.metadata.nbgrader.grade_id for cell in cells if cell.metadata.get("nbgrader", {}).get("solution")]
-    assert ids == [name for piece in pieces for name in (piece, f"test_{piece}", f"check_{piece}")]
+    files = registry.submitted(source.stem)
+    expected = [name for piece in pieces for name in (piece, f"test_{piece}", f"check_{piece}")]
+    assert ids == expected + [name for piece in files for name in (f"test_{piece}", f"check_{piece}")]
     assert len(ids) == len(set(ids))
     places = {cell.id: place for place, cell in enumerate(cells)}
     for piece in pieces:
@@ -405,10 +407,42 @@ def test_every_piece_has_its_three_cells(source):
         assert specification.source.count("<details>") == specification.source.count("</details>")
 
 
+WITH_FILES = [source for source in CHAPTERS if registry.submitted(source.stem)]
+
+
+@pytest.mark.parametrize("source", WITH_FILES)
+def test_a_piece_that_is_a_file_has_a_way_to_make_it_and_two_cells(source):
+    """Specification, a cell that makes the file, a test that reads it (both not run in grading), and hidden checks."""
+    cells = release.convert_source(source).cells
+    places = {cell.id: place for place, cell in enumerate(cells)}
+    for piece, file in registry.submitted(source.stem).items():
+        specification, *making, test, check = cells[places[f"test_{piece}"] - 2 : places[f"check_{piece}"] + 1]
+        assert piece in specification.source
+        assert file in specification.source
+        assert [cell.metadata.get("tags") for cell in (*making, test)] == [["skip-execution"], ["skip-execution"]]
+        assert "weights.save(" in making[-1].source
+        assert file in test.source
+        assert "print(" in test.source.splitlines()[-1]
+        assert test.metadata.nbgrader.points == 0
+        assert not check.metadata.get("tags"), "it must run when it is graded"
+        for cell in (test, check):
+            flags = cell.metadata.nbgrader
+            assert (flags.solution, flags.locked, flags.grade) == (False, True, True)
+        assert check.source.splitlines() == [
+            f"# The hidden checks of `{piece}` run here when this notebook is graded: {check.metadata.nbgrader.points} points.",
+            "### BEGIN HIDDEN TESTS",
+            "from autograder.award import award",
+            f'award(globals(), "{piece}")',
+            "### END HIDDEN TESTS",
+        ]
+
+
 @pytest.mark.parametrize("source", CHAPTERS)
 def test_points_are_those_of_the_checks(source):
     points = release.graded_cells(source)
-    assert set(points) == {f"check_{piece}" for piece in registry.pieces(source.stem)}
+    assert set(points) == {
+        f"check_{piece}" for piece in [*registry.pieces(source.stem), *registry.submitted(source.stem)]
+    }
     for name, value in points.items():
         assert value == sum(check.points for check in registry.checks(piece=name.removeprefix("check_"))), name
 
