@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from transformer_lab.commands import compare, train, translate
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
@@ -13,6 +15,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _classify(commands)
+    for name, command in (("train", train), ("translate", translate), ("compare", compare)):
+        text = (command.__doc__ or "").strip()
+        parser_ = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
+        command.add_arguments(parser_)
+        parser_.set_defaults(run=command.run)
     options = parser.parse_args(arguments)
     try:
         return options.run(options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -272,3 +272,125 @@ class SequenceClassifier(nn.Module):
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         hidden = self.encoder(self.embed(inputs), mask.unflatten(0, (-1, 1, 1)))
         return self.head(masked_mean_pool(hidden, mask))
+
+
+class Decoder(nn.Module):
+    """Decoder layers one after the other, each called as ``layer(x, memory, target_mask, memory_mask)``; see :class:`Encoder`.
+
+    ``nn.TransformerDecoder`` would copy its layer. x (B, T, D), memory (B, S, D) → (B, T, D).
+    """
+
+    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None):
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(layers), norm
+
+    def forward(
+        self, x: Tensor, memory: Tensor, target_mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> Tensor:
+        x = functools.reduce(lambda tokens, layer: layer(tokens, memory, target_mask, memory_mask), self.layers, x)
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with their embeddings; the target's table is the output layer as well (section 3.4 of the paper).
+
+    source_ids (B, S), target_ids (B, T) → logits (B, T, V).
+    """
+
+    def __init__(
+        self, source_embed: nn.Module, target_embed: nn.Module, encoder: nn.Module, decoder: nn.Module, pad_id: int
+    ):
+        super().__init__()
+        self.source_embed, self.target_embed = source_embed, target_embed
+        self.encoder, self.decoder, self.pad_id = encoder, decoder, pad_id
+        table = target_embed.get_parameter("token.embedding.weight")
+        nn.init.normal_(table, std=table.size(1) ** -0.5)
+        with torch.no_grad():
+            table[pad_id] = 0.0
+
+    def encode(self, source_ids: Tensor) -> Tensor:
+        return self.encoder(self.source_embed(source_ids), padding_mask(source_ids, self.pad_id))
+
+    def decode(self, target_ids: Tensor, memory: Tensor, source_ids: Tensor) -> Tensor:
+        masks = target_mask(target_ids, self.pad_id), padding_mask(source_ids, self.pad_id)
+        hidden = self.decoder(self.target_embed(target_ids), memory, *masks)
+        return F.linear(hidden, self.target_embed.get_parameter("token.embedding.weight"))
+
+    def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
+        return self.decode(target_ids, self.encode(source_ids), source_ids)
+
+
+def shift_targets(target_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Token ids (B, T + 1) → what the decoder is given and what it is to say next, both (B, T)."""
+    pairs = target_ids.unfold(-1, 2, 1)
+    return pairs[..., 0], pairs[..., 1]
+
+
+def label_smoothed_cross_entropy(logits: Tensor, targets: Tensor, pad_id: int, smoothing: float = 0.0) -> Tensor:
+    """``F.cross_entropy`` with ``label_smoothing``, logits (N, V) and targets (N,) → their mean over what is not ``pad_id``."""
+    return F.cross_entropy(logits, targets, ignore_index=pad_id, label_smoothing=smoothing)
+
+
+def noam_lr(step: int, d_model: int, warmup: int) -> float:
+    """The learning rate of the paper's section 5.3, for steps from 1: it rises until ``warmup`` and falls as 1/√step."""
+    return 1 / math.sqrt(d_model * max(step, warmup)) * min(1.0, step / warmup)
+
+
+@torch.no_grad()
+def greedy_decode(
+    step_fn: Callable[[Tensor], Tensor], bos_id: int, eos_id: int, pad_id: int, batch_size: int, max_len: int
+) -> Tensor:
+    """The likeliest token again and again, from BOS until every row has its EOS or is ``max_len`` long.
+
+    ``step_fn`` maps ids (B, t) to logits (B, t, V). What comes back is ids (B, ≤ max_len), padding behind EOS.
+    """
+    ids = torch.full((batch_size, 1), bos_id)
+    ended = torch.zeros(batch_size, dtype=torch.bool)
+    while ids.size(1) < max_len and not ended.all():
+        best = step_fn(ids)[:, -1].argmax(-1).cpu().masked_fill(ended, pad_id)
+        ids = torch.hstack([ids, best.unsqueeze(-1)])
+        ended = ended.logical_or(best == eos_id)
+    return ids
+
+
+@torch.no_grad()
+def beam_search(
+    step_fn: Callable[[Tensor], Tensor],
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+    max_len: int,
+    beam_size: int,
+    length_penalty: float,
+) -> tuple[Tensor, float]:
+    """The best of what a beam finds for one sentence: ids (≤ max_len,) from BOS on, and their score.
+
+    A hypothesis of n generated tokens scores Σ log p / n^length_penalty, EOS counted (Wu et al. 2016 divide by another
+    power of the length). ``step_fn`` maps ids (K, t) to logits (K, t, V) for the K ≤ beam_size that are still open.
+    """
+    live, totals = torch.full((1, 1), bos_id), torch.zeros(1)
+    best_ids, best_score = live[0], -math.inf
+    while live.size(0) and live.size(1) < max_len:
+        following = totals.unsqueeze(-1) + step_fn(live)[:, -1].log_softmax(-1).cpu()  # (K, V)
+        totals, flat = following.flatten().sort(descending=True, stable=True)
+        totals, flat = totals[:beam_size], flat[:beam_size]
+        parents, tokens = flat // following.size(-1), flat % following.size(-1)
+        live = torch.hstack([live[parents], tokens.unsqueeze(-1)])
+        scores = totals / (live.size(1) - 1) ** length_penalty
+        closed = (tokens == eos_id) | (live.size(1) == max_len)
+        for index in closed.nonzero().flatten().tolist():
+            if scores[index] > best_score:
+                best_ids, best_score = live[index], float(scores[index])
+        live, totals = live[~closed], totals[~closed]
+    return best_ids, best_score
+
+
+def corpus_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+    """sacreBLEU's score, 0 to 100, of token lists with one reference each: no smoothing, no tokenising of its own."""
+    try:
+        import sacrebleu
+    except ImportError as error:
+        raise ImportError("BLEU is counted by sacrebleu, which is missing: pip install sacrebleu") from error
+
+    metric = sacrebleu.BLEU(smooth_method="none", tokenize="none", force=True)
+    return metric.corpus_score([" ".join(h) for h in hypotheses], [[" ".join(r) for r in references]]).score

@@ -208,16 +208,17 @@ def leak(ax: Axes) -> None:
     ax.fill_between(task.lengths, 100 * says.min(0), 100 * says.max(0), color=plots.WRONG, alpha=0.15, linewidth=0)
     ax.axhline(50, color=plots.RIGHT, linestyle="--")
     ax.annotate("what is true", (task.lengths[0], 50), (0, 3), textcoords="offset points", size=9, color=plots.RIGHT)
+    ax.set_xticks(task.lengths)
     ax.set_xlabel("tokens in the sequence")
     ax.set_ylabel("taken for class 1, %")
     ax.set_ylim(-5, 105)
 
 
 def _write_at_ends(ax: Axes, ends: dict[str, tuple[float, float, Any]]) -> None:
-    """Each name at its line's end, each at least a line's height above the last."""
-    level = -np.inf
-    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: item[1][1]):
-        level = max(y, level + 4.5)
+    """Each name at its line's end, each at least a line's height below the last."""
+    level = np.inf
+    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: -item[1][1]):
+        level = min(y, level - 4.5)
         ax.annotate(
             name,
             (x, level),

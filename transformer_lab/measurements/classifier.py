@@ -45,7 +45,7 @@ STEPS = {
     "variance": 500,
     "trend": 1000,
     "period": 3000,
-    "lag": 2500,
+    "lag": 4500,
 }
 LEAK_STEPS, EVERY, PATIENCE = 300, 50, 20
 SEEDS = (0, 1, 2)

@@ -1,0 +1,19 @@
+"""Measure a Transformer against recurrent translators, like for like; what is in results/ already is kept."""
+
+from __future__ import annotations
+
+import argparse
+
+from transformer_lab.measurements import translators
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seeds", type=int, default=len(translators.SEEDS), help="runs of each kind (default: %(default)s)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    translators.run(seeds=range(options.seeds))
+    print(translators.table())
+    return 0

@@ -1,0 +1,358 @@
+"""The translator of chapter 9: how large it is, how it is trained, how it translates, and how well.
+
+from transformer_lab import translation
+
+translator = translation.Translator(translation.Task.default())      # PyTorch's own layers, or pieces= anybody's
+translator.trainer().train(steps=2500)
+translator.translate(["um", "halb", "vier", "holt", "sie", "die", "kleinen", "Kinder", "ab", "."])
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from transformer_lab import builtin
+from transformer_lab.data import (
+    BOS,
+    EOS,
+    PAD,
+    Corpus,
+    Pair,
+    SubwordVocabulary,
+    Tokens,
+    Vocabulary,
+    default_corpus,
+    fresh_pairs,
+    pad,
+)
+from transformer_lab.engine import Trainer
+
+#: Source and target ids of a batch, (B, S) and (B, T).
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The size of a translator and how it is trained.
+
+    The learning rate rises to ``rate`` in ``warmup`` steps. Then it falls: to nothing at step ``steps``, along a cosine
+    (Loshchilov & Hutter 2017), or, where ``steps`` is None, as 1/√step without end (the paper's section 5.3). ``smoothing``
+    is that of the labels.
+    """
+
+    d_model: int = 96
+    num_heads: int = 4
+    d_ff: int = 384
+    num_layers: int = 2
+    dropout: float = 0.0
+    norm_first: bool = True
+    max_len: int = 128
+    batch_size: int = 64
+    rate: float = 0.002
+    warmup: int = 400
+    steps: int | None = 2500
+    smoothing: float = 0.0
+    seed: int = 0
+
+
+#: What is handed in for points is a translator of this size.
+GRADED = Config()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be translated: pairs in three parts, and a vocabulary for each side, built on the training part.
+
+    ``fresh`` is whether every epoch has new sentences, which only a grammar can give.
+    """
+
+    corpus: Corpus
+    source: Tokens
+    target: Tokens
+    fresh: bool = False
+
+    @classmethod
+    def of(cls, corpus: Corpus, *, min_count: int = 1, subwords: int | None = None, fresh: bool = False) -> Task:
+        """A task whose tokens are the words that come ``min_count`` times in the training part, or ``subwords`` pieces."""
+
+        def vocabulary(sentences: Iterable[Sequence[str]]) -> Tokens:
+            return SubwordVocabulary.train(sentences, subwords) if subwords else Vocabulary.build(sentences, min_count)
+
+        source = vocabulary(pair.source for pair in corpus.train)
+        return cls(corpus, source, vocabulary(pair.target for pair in corpus.train), fresh)
+
+    @classmethod
+    def default(cls, *, subwords: int | None = None, fresh: bool = True) -> Task:
+        """The course's own corpus, German to English."""
+        return cls.of(default_corpus(), subwords=subwords, fresh=fresh)
+
+    def epoch(self, number: int) -> tuple[Pair, ...]:
+        """The pairs of an epoch: the training part, and where ``fresh`` others of the same kind from the second on."""
+        return fresh_pairs(number) if self.fresh and number else self.corpus.train
+
+
+class Batches:
+    """Batches of sentences of like length, drawn anew each epoch; equal seeds give equal batches.
+
+    Sentences are shuffled, cut into pools of ``pool`` batches, sorted by length within a pool, and the batches shuffled:
+    little padding, and still another mixture every time. A pair with a side of more than ``max_len`` tokens is left out.
+    """
+
+    def __init__(self, task: Task, batch_size: int, seed: int = 0, pool: int = 50, max_len: int = 128):
+        self.task, self.batch_size, self.seed, self.pool, self.max_len = task, batch_size, seed, pool, max_len
+        self._kept: tuple[int, list[Batch]] = (-1, [])
+
+    def epoch(self, number: int) -> Sequence[Batch]:
+        if self._kept[0] != number:
+            self._kept = (number, self._draw(number))
+        return self._kept[1]
+
+    def _draw(self, number: int) -> list[Batch]:
+        order = random.Random(f"{self.seed}/{number}")
+        both = [(self.task.source.encode(p.source), self.task.target.encode(p.target)) for p in self.task.epoch(number)]
+        ids = [pair for pair in both if max(map(len, pair)) <= self.max_len]
+        order.shuffle(ids)
+        size = self.batch_size * self.pool
+        batches = []
+        for start in range(0, len(ids), size):
+            alike = sorted(ids[start : start + size], key=lambda pair: (len(pair[1]), len(pair[0])))
+            batches += [alike[i : i + self.batch_size] for i in range(0, len(alike), self.batch_size)]
+        order.shuffle(batches)
+        return [(pad([source for source, _ in rows]), pad([target for _, target in rows])) for rows in batches]
+
+
+#: What a saved translator consists of.
+DESCRIPTION, WEIGHTS = "translator.json", "translator.safetensors"
+
+
+class Translator:
+    """A model between two vocabularies: built, trained, and asked for translations.
+
+    Parameters
+    ----------
+    task
+        What is translated.
+    config
+        Its size, and how it is trained.
+    pieces
+        The namespace that the parts of the model, its loss and its decoding are taken from; by default PyTorch's own.
+    model
+        Another model with the methods of ``Transformer``, such as a recurrent one; by default a new ``Transformer``.
+    """
+
+    def __init__(self, task: Task, config: Config = GRADED, pieces: Any = builtin, model: nn.Module | None = None):
+        self.task, self.config, self.pieces = task, config, pieces
+        self.model: Any = model if model is not None else build(config, task, self.pieces)
+
+    @classmethod
+    def load(cls, folder: str | Path, pieces: Any = builtin) -> Translator:
+        """A translator that :meth:`save` has written, ready to translate.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none in ``folder``.
+        ValueError
+            What lies there is damaged, or belongs to other pieces.
+        """
+        description, stored = Path(folder, DESCRIPTION), Path(folder, WEIGHTS)
+        for path in (description, stored):
+            if not path.is_file():
+                raise FileNotFoundError(f"{folder} holds no {path.name}: train first, python -m transformer_lab train.")
+        try:
+            content = json.loads(description.read_text(encoding="utf-8"))
+            source, target = map(_tokens, (content["source"], content["target"]))
+            task = Task(Corpus((), (), ()), source, target)
+            one = cls(task, Config(**content["config"]), pieces)
+            weights = safetensors.torch.load_file(stored)
+            wanted = dict(one.model.named_parameters())
+            if {n: p.shape for n, p in wanted.items()} != {n: w.shape for n, w in weights.items()}:
+                raise ValueError("other parameters than the pieces have")
+            with torch.no_grad():
+                for name, parameter in wanted.items():
+                    parameter.copy_(weights[name])
+        except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            raise ValueError(f"The translator in {folder} cannot be used ({error}); train it again.") from error
+        one.model.eval()
+        return one
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the weights, the size and both vocabularies into ``folder``; returns it."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: p.detach().contiguous() for name, p in self.model.named_parameters()}
+        _replace(folder / WEIGHTS, safetensors.torch.save(weights))
+        content = {"config": asdict(self.config)} | {
+            side: _plain(getattr(self.task, side)) for side in ("source", "target")
+        }
+        _replace(folder / DESCRIPTION, json.dumps(content, ensure_ascii=False).encode())
+        return folder
+
+    # ----------------------------------------------------------------------------------------------------- training
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The mean loss of a batch over its real target tokens, and how many there are."""
+        source, target = batch
+        given, wanted = self.pieces.shift_targets(target)
+        logits = model(source, given)
+        mean = self.pieces.label_smoothed_cross_entropy(
+            logits.flatten(0, 1), wanted.flatten(), PAD, self.config.smoothing
+        )
+        return mean, int((wanted != PAD).sum())
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, from 1, as :class:`Config` says."""
+        config, noam_lr = self.config, self.pieces.noam_lr
+        if config.steps is None:
+            highest = noam_lr(config.warmup, config.d_model, config.warmup)
+            return config.rate * noam_lr(step, config.d_model, config.warmup) / highest
+        if step <= config.warmup:
+            return config.rate * step / config.warmup
+        done = (step - config.warmup) / max(1, config.steps - config.warmup)
+        return config.rate * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+    def trainer(
+        self, folder: str | Path | None = None, *, every: int = 250, validate: int = 300, samples: int = 2
+    ) -> Trainer:
+        """A trainer for the model: Adam, and as the score the share of ``validate`` validation sentences that are exact.
+
+        ``samples`` translations are shown at each evaluation. With a ``folder`` the trainer keeps its checkpoint there.
+        """
+        held_out = self.task.corpus.validation[:validate]
+        shown = held_out[:samples]
+
+        def report(model: nn.Module) -> str:
+            theirs = self.translate(*(pair.source for pair in shown))
+            return "".join(
+                f"\n  {' '.join(pair.source)}\n  {'=' if words == pair.target else '≠'} {' '.join(words)}"
+                for pair, words in zip(shown, theirs, strict=True)
+            )
+
+        return Trainer(
+            self.model,
+            loss=self.loss,
+            batches=Batches(self.task, self.config.batch_size, self.config.seed, max_len=self.config.max_len),
+            optimiser=torch.optim.Adam(self.model.parameters(), betas=(0.9, 0.98), eps=1e-9),
+            schedule=self.rate,
+            evaluate=lambda model: {"exact": self.exact(held_out)},
+            every=every,
+            folder=folder,
+            report=report if samples else None,
+        )
+
+    # -------------------------------------------------------------------------------------------------- translating
+
+    @torch.no_grad()
+    def translate(
+        self, *sentences: Iterable[str], beam: int = 1, length_penalty: float = 0.6, batch_size: int = 100
+    ) -> list[tuple[str, ...]]:
+        """The translation of each sentence, an iterable of words: greedy, or by beam search where ``beam`` is above 1.
+
+        ValueError for a sentence that has more tokens than the model has positions.
+        """
+        self.model.eval()
+        ids = [self.task.source.encode(words) for words in sentences]
+        most = max(map(len, ids), default=0)
+        if most > self.config.max_len:
+            raise ValueError(
+                f"A sentence has {most} tokens and the model positions for {self.config.max_len}: shorten it."
+            )
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+        found: dict[int, tuple[str, ...]] = {}
+        size = batch_size if beam == 1 else 1
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            source = pad([ids[index] for index in rows])
+            decoded = self._greedy(source) if beam == 1 else self._beam(source, beam, length_penalty)
+            found |= {i: self.task.target.decode(row) for i, row in zip(rows, decoded.tolist(), strict=True)}
+        return [found[index] for index in range(len(ids))]
+
+    def exact(self, pairs: Sequence[Pair]) -> float:
+        """The share of ``pairs`` whose greedy translation is the right one, word for word."""
+        theirs = self.translate(*(pair.source for pair in pairs))
+        return sum(words == pair.target for words, pair in zip(theirs, pairs, strict=True)) / len(pairs)
+
+    def _greedy(self, source: Tensor) -> Tensor:
+        memory = self.model.encode(source)
+        return self.pieces.greedy_decode(
+            lambda ids: self.model.decode(ids, memory, source), BOS, EOS, PAD, source.size(0), self._longest(source)
+        )
+
+    def _beam(self, source: Tensor, beam: int, length_penalty: float) -> Tensor:
+        memory = self.model.encode(source)
+
+        def step(ids: Tensor) -> Tensor:
+            rows = ids.size(0)
+            return self.model.decode(ids, memory.expand(rows, -1, -1), source.expand(rows, -1))
+
+        best, _ = self.pieces.beam_search(step, BOS, EOS, PAD, self._longest(source), beam, length_penalty)
+        return torch.as_tensor(best).unsqueeze(0)
+
+    def _longest(self, source: Tensor) -> int:
+        """How many tokens a translation may have: half as many again as the source and ten, as far as there are positions."""
+        return min(source.size(1) + source.size(1) // 2 + 10, self.config.max_len)
+
+
+def build(config: Config, task: Task, pieces: Any) -> nn.Module:
+    """A new ``Transformer`` of the pieces, as large as ``config`` says, for the vocabularies of ``task``."""
+    width, further = config.d_model, (config.d_model, config.dropout, config.norm_first)
+
+    def attention() -> nn.Module:
+        return pieces.MultiHeadAttention(width, config.num_heads)
+
+    def feed_forward() -> nn.Module:
+        return pieces.PositionwiseFeedForward(width, config.d_ff, config.dropout)
+
+    def norm() -> nn.Module | None:
+        return pieces.LayerNorm(width) if config.norm_first else None
+
+    def embedding(tokens: Tokens) -> nn.Module:
+        return pieces.TransformerEmbedding(len(tokens), width, config.max_len, config.dropout, PAD)
+
+    torch.manual_seed(config.seed)
+    layers = range(config.num_layers)
+    encoder = pieces.Encoder([pieces.EncoderLayer(attention(), feed_forward(), *further) for _ in layers], norm())
+    decoder = pieces.Decoder(
+        [pieces.DecoderLayer(attention(), attention(), feed_forward(), *further) for _ in layers], norm()
+    )
+    model = pieces.Transformer(embedding(task.source), embedding(task.target), encoder, decoder, PAD)
+    table = model.source_embed.token.embedding.weight
+    with torch.no_grad():  # as large as the target's, which the model has made to fit its output
+        table.normal_(std=width**-0.5)[PAD] = 0.0
+    return model
+
+
+def _plain(tokens: Tokens) -> dict[str, Any]:
+    """A vocabulary as plain data."""
+    if isinstance(tokens, SubwordVocabulary):
+        return {"sentencepiece": base64.b64encode(tokens.model).decode("ascii")}
+    if isinstance(tokens, Vocabulary):
+        return {"words": list(tokens.words)}
+    raise TypeError(f"A {type(tokens).__name__} cannot be saved.")
+
+
+def _tokens(content: dict[str, Any]) -> Tokens:
+    """The vocabulary that :func:`_plain` has written down."""
+    if "sentencepiece" in content:
+        return SubwordVocabulary(base64.b64decode(content["sentencepiece"], validate=True))
+    return Vocabulary(content["words"])
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file so that it is whole at any moment."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)
