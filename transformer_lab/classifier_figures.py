@@ -88,6 +88,13 @@ def leak_table() -> list[list[str]]:
     return table
 
 
+def as_markdown(table: list[list[str]]) -> str:
+    """A table for a page, the first column on the left, the others on the right; words of more than one line stay left."""
+    wordy = [any(len(row[column]) > 24 for row in table) for column in range(len(table[0]))]
+    rule = [":--" if not column or wordy[column] else "--:" for column in range(len(table[0]))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [table[0], rule, *table[1:]])
+
+
 def as_text(table: list[list[str]]) -> str:
     """Columns under each other, the first on the left, the others on the right."""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
