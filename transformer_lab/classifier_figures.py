@@ -89,9 +89,9 @@ def leak_table() -> list[list[str]]:
 
 
 def as_markdown(table: list[list[str]]) -> str:
-    """A table for a page, the first column on the left, the others on the right; words of more than one line stay left."""
-    wordy = [any(len(row[column]) > 24 for row in table) for column in range(len(table[0]))]
-    rule = [":--" if not column or wordy[column] else "--:" for column in range(len(table[0]))]
+    """A table for a page: columns of words on the left, columns of numbers on the right."""
+    words = [any(cell[:1].isalpha() or cell[:1] == "*" for cell in column) for column in zip(*table[1:], strict=True)]
+    rule = [":--" if wordy else "--:" for wordy in words]
     return "\n".join(f"| {' | '.join(row)} |" for row in [table[0], rule, *table[1:]])
 
 
