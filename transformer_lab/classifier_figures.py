@@ -92,7 +92,8 @@ def as_markdown(table: list[list[str]]) -> str:
     """A table for a page: columns of words on the left, columns of numbers on the right."""
     words = [any(cell[:1].isalpha() or cell[:1] == "*" for cell in column) for column in zip(*table[1:], strict=True)]
     rule = [":--" if wordy else "--:" for wordy in words]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [table[0], rule, *table[1:]])
+    lines = [f"| {' | '.join(row)} |" for row in [table[0], rule, *table[1:]]]
+    return "\n".join(lines).replace(" ± ", "\u00a0±\u00a0")  # not torn apart at the end of a line
 
 
 def as_text(table: list[list[str]]) -> str:
