@@ -2,6 +2,8 @@
 
 ``pieces`` turns notebooks into a namespace of the pieces that they define, ``builtin`` offers PyTorch's own
 layers behind the same names, ``driver`` runs one piece on plain data, and ``plots`` draws the book's figures.
+``sequences``, ``classifier`` and ``training`` are the classifier of chapter 8, ``data``, ``translation`` and ``engine`` what
+chapter 9 will translate with, and ``weights`` reads and writes what is handed in of both.
 Nothing in here knows about grading.
 """
 
