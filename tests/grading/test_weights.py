@@ -252,7 +252,9 @@ def test_weights_are_graded_outside_the_sandbox_and_reach_everything(course, mon
     pages = {s: feedback.write_feedback(course.root, CHAPTER, s).read_text() for s in graded}
     assert "classifier.safetensors is not a regular file." in pages["cem"]
     assert "is not a regular file" not in pages["ada"]
-    assert all("same weights" not in page and "bo" not in page.split() for page in pages.values())
+    assert not any(
+        words in page for page in pages.values() for words in ("The same weights", "the same as ada", "the same as bo")
+    )
 
     folder = report.write_report(course.root).parent
     page = (folder / f"{CHAPTER}.html").read_text()
