@@ -123,10 +123,13 @@ NOAM = "noam_lr"
 @check(NOAM, points=1)
 def noam_rises_and_falls(student, rng):
     """D^−½ · min(step^−½, step · warmup^−3/2), before, at and after the end of the warm-up, from step 1 on."""
-    for _ in range(3):
-        d_model, warmup = int(rng.integers(8, 600)), int(rng.integers(5, 5000))
-        for step in (1, 2, max(3, warmup // 3), warmup - 1, warmup, warmup + 1, 4 * warmup, 1000 * warmup):
-            got = _number(student.run(NOAM, step, d_model, warmup), f"{NOAM}({step}, {d_model}, {warmup})")
+    # Small sizes first: their rates are large, so that two mistakes are well apart. All is asked before anything is judged.
+    for most_wide, most_long in ((20, 40), (600, 5000), (600, 5000)):
+        d_model, warmup = int(rng.integers(5, most_wide)), int(rng.integers(5, most_long))
+        steps = (1, 2, max(3, warmup // 3), warmup - 1, warmup, warmup + 1, 4 * warmup, 1000 * warmup)
+        answers = [student.run(NOAM, step, d_model, warmup) for step in steps]
+        for step, answer in zip(steps, answers, strict=True):
+            got = _number(answer, f"{NOAM}({step}, {d_model}, {warmup})")
             want = 1 / math.sqrt(d_model * step) if step > warmup else step / math.sqrt(d_model * warmup**3)
             where = "in the warm-up" if step < warmup else "behind the warm-up" if step > warmup else "at the peak"
             require(
@@ -581,11 +584,19 @@ def beam(table, bos: int, eos: int, max_len: int, size: int, penalty: float) -> 
     return *best, margin
 
 
-def _require_beam(student, table, specials, max_len: int, size: int, penalty: float, kind: str = "") -> None:
+def _require_beams(student, *cases) -> None:
+    """Ask about every case before any is judged: one alone may look the same for two mistakes."""
+    answers = []
+    for table, specials, max_len, size, penalty, _ in cases:
+        probe = Probe("prefixes", "step_fn", table)
+        answers.append(student.run(BEAM, probe, *specials, max_len, size, penalty, want=("output", "calls")))
+    for case, (got, calls) in zip(cases, answers, strict=True):
+        _require_beam(got, calls, *case)
+
+
+def _require_beam(got, calls, table, specials, max_len: int, size: int, penalty: float, kind: str) -> None:
     bos, eos, _ = specials
     want, score, _ = beam(table, bos, eos, max_len, size, penalty)
-    probe = Probe("prefixes", "step_fn", table)
-    got, calls = student.run(BEAM, probe, *specials, max_len, size, penalty, want=("output", "calls"))
     what = f"{BEAM} with beam_size {size}, length_penalty {penalty:g}, max_len {max_len}{kind}"
     ids, own = require_pair(got, BEAM)
     if isinstance(ids, np.ndarray):
@@ -628,19 +639,21 @@ def beam_finds_what_a_greedy_search_misses(student, rng):
     table, specials, max_len, _, _ = _led(
         rng, lambda ids, score, one, one_score, eos, most: 3 < len(one) < most, (1, 2), slope=1.5, ends=1.0
     )
-    _require_beam(student, table, specials, max_len, 1, 0.0, ", which is a greedy search")
+    cases = [(table, specials, max_len, 1, 0.0, ", which is a greedy search")]
     for _ in range(3):
         case = _led(
             rng,
             lambda ids, score, one, one_score, eos, most: ids != one and score > one_score and 3 < len(ids) < most,
             ends=1.0,
         )
-        _require_beam(student, *case)
+        cases.append((*case, ""))
+    _require_beams(student, *cases)
 
 
 @check(BEAM, points=1)
 def beam_scores_by_length_and_keeps_what_has_ended(student, rng):
     """Σ log p is divided by (generated tokens, EOS counted) ** length_penalty; what ended is kept; max_len ends the rest."""
+    cases = []
     for penalty in (0.6, 1.0):
         while True:  # the penalty decides, and something that ended before the last step wins
             case = _led(
@@ -649,13 +662,14 @@ def beam_scores_by_length_and_keeps_what_has_ended(student, rng):
             table, (bos, eos, _), max_len, size, _ = case
             if beam(table, bos, eos, max_len, size, 0.0)[0] != beam(table, bos, eos, max_len, size, penalty)[0]:
                 break
-        _require_beam(student, *case)
+        cases.append((*case, ""))
     case = _led(
         rng, lambda ids, score, one, one_score, eos, most: len(ids) == most and ids[-1] != eos, (2, 4), (0.8,), 1.5
     )
-    _require_beam(student, *case, ", where the best one never ends")
+    cases.append((*case, ", where the best one never ends"))
     case = _led(rng, lambda ids, score, one, one_score, eos, most: len(ids) > 3, (20, 30), (0.7,), 1.0)
-    _require_beam(student, *case, ", more than there are tokens")
+    cases.append((*case, ", more than there are tokens"))
+    _require_beams(student, *cases)
 
 
 # -------------------------------------------------------------------------------------------------------- corpus_bleu
