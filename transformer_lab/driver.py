@@ -416,7 +416,7 @@ class _LiveProbe(nn.Module):
             self.weight = nn.Parameter(self.arrays[0])
         elif probe.kind == "tokens":
             self.token = nn.Module()
-            self.token.embedding = nn.Embedding(*self.arrays[0].shape, _weight=self.arrays[0])
+            self.token.embedding = nn.Embedding.from_pretrained(self.arrays[0], freeze=False)
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])

@@ -506,7 +506,8 @@ def _specials(rng, classes: int) -> tuple[int, int, int]:
 
 
 def _require_greedy(student, table, specials, batch: int, max_len: int, kind: str) -> None:
-    want = greedy(table, *specials, batch, max_len)
+    bos, eos, pad = specials
+    want = greedy(table, bos, eos, pad, batch, max_len)
     probe = Probe("prefixes", "step_fn", table)
     got, calls = student.run(GREEDY, probe, *specials, batch, max_len, want=("output", "calls"))
     what = f"{GREEDY} with bos_id, eos_id, pad_id = {specials}, batch_size {batch}, max_len {max_len}, {kind}"
