@@ -485,7 +485,7 @@ class XAdded(_Decoder):
         return x + layer(x, memory, target_mask, memory_mask)
 
 
-@misconception(DECODER, "first-layer-only", "Only the first layer runs: is the return inside the loop?")
+@misconception(DECODER, "first-layer-only", "Only the first layer runs: the return stands behind the loop.")
 class FirstLayerOnly(_Decoder):
     def stack(self, x, memory, target_mask, memory_mask):
         return self.layers[0](x, memory, target_mask, memory_mask)
