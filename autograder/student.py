@@ -131,6 +131,7 @@ class Student:
         want: str | tuple[str, ...] = "output",
         seed: int = 0,
         then: tuple | None = None,
+        method: str | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call a piece once and return what is wanted of the call, as plain data.
@@ -154,6 +155,8 @@ class Student:
             Seeds torch, NumPy and random before the call.
         then
             The inputs of a second call of the same function or module, whose result is wanted as ``"then"``.
+        method
+            The name of the module's method that is called in place of the module itself.
 
         Returns
         -------
@@ -179,6 +182,8 @@ class Student:
             "seed": seed,
             "then": None if then is None else list(then),
         }
+        if method is not None:
+            request["method"] = method
         wanted = self.send(request)
         values = [wanted[name] for name in wants]
         return values[0] if isinstance(want, str) else values

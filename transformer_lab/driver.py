@@ -9,6 +9,8 @@ A request is a dictionary
     {"piece": "SelfAttention", "inputs": [x, mask], "kwargs": {}, "init": [8, 5], "state": {"w_q.weight": …},
      "mode": "eval", "want": ["output", "input_grads"], "seed": 0, "then": None}
 
+and ``"method": "encode"`` where not the module itself is called but a method of it;
+
 and a response either ``{"wanted": {"output": …, "input_grads": [...]}}`` or
 ``{"error": {"type": …, "message": …, "where": …}}``.
 """
@@ -96,12 +98,30 @@ class Probe:
                           (B, 1, L, L), or none, returns ``tokens @ w.T + mean of (tokens @ v.T) over the open tokens``
     ``embedding``         ``arrays = (weight (V, D),)``, a parameter of this name; ids (…) look up its rows, and numbers (…)
                           multiply its first row, → (…, D)
+    ``crossing``          ``arrays = (w, v, u)``, each (D, D); called with tokens (B, T, D), a memory (B, S, D) and a mask
+                          for either, or none, returns what ``mixing`` does and the mean of ``memory @ u.T`` over the open
+                          memory
+    ``tokens``            ``arrays = (weight (V, D), positions (L, D))``; the weight is a parameter called
+                          ``token.embedding.weight``; returns ``weight[ids] + positions[:T]`` for ids (B, T)
     ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
+    ``prefixes``          ``arrays = (table (R, N, V),)``; a step function that depends on all ids up to each place: for ids
+                          (B, t) it returns ``table[row % R, Σ (place + 2) · id % N]``, the sum over the places so far
 
     Every probe records the arguments of its calls. Two mentions of one ``name`` in a request are one object.
     """
 
-    KINDS = ("identity", "linear", "layer", "attention", "mixing", "embedding", "logits")
+    KINDS = (
+        "identity",
+        "linear",
+        "layer",
+        "attention",
+        "mixing",
+        "embedding",
+        "crossing",
+        "tokens",
+        "logits",
+        "prefixes",
+    )
 
     def __init__(self, kind: str, name: str, *arrays: np.ndarray):
         if kind not in self.KINDS:
@@ -273,7 +293,7 @@ def run(namespace: Any, request: dict) -> dict:
         names = _names_by_order(module, state) if request.get("by_order") else {}
         state = {names.get(name, name): value for name, value in state.items() if names.get(name, name)}
         module = _prepare(module, state, request["mode"], inputs)
-        piece = module
+        piece = getattr(module, request["method"]) if request.get("method") else module
 
     differentiate = "input_grads" in wants or "parameter_grads" in wants
     if differentiate:
@@ -466,6 +486,9 @@ class _LiveProbe(nn.Module):
             self.weight, self.bias = (nn.Parameter(array) for array in self.arrays)
         elif probe.kind == "embedding":
             self.weight = nn.Parameter(self.arrays[0])
+        elif probe.kind == "tokens":
+            self.token = nn.Module()
+            self.token.embedding = nn.Embedding.from_pretrained(self.arrays[0], freeze=False)
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
@@ -488,17 +511,32 @@ class _LiveProbe(nn.Module):
             return first @ w.T + _mean_of_open(first @ v.T, mask)
         if self.kind == "embedding":
             return self.weight[0] * first.unsqueeze(-1) if first.is_floating_point() else self.weight[first]
+        if self.kind == "crossing":
+            w, v, u = (array.to(first.dtype) for array in arrays)
+            memory, mask, memory_mask = (*args, *kwargs.values(), None, None, None)[1:4]
+            if memory is None:
+                raise TypeError("a decoder was called without its memory")
+            read = _mean_of_open(first @ v.T, mask) + _mean_of_open(memory @ u.T, memory_mask, first.size(1))
+            return first @ w.T + read
+        if self.kind == "tokens":
+            weight = self.get_parameter("token.embedding.weight")
+            return weight[first] + arrays[1][: first.size(1)].to(weight.dtype)
         if self.kind == "logits":
             return self.arrays[0][:, : first.size(1)].clone()
+        if self.kind == "prefixes":
+            table, (rows, length) = arrays[0], first.shape
+            number = (first * torch.arange(2, 2 + length)).cumsum(1) % table.size(1)
+            return table[torch.arange(rows)[:, None] % table.size(0), number]
         return first
 
 
-def _mean_of_open(values: Tensor, mask: Tensor | None) -> Tensor:
-    """values (B, L, D), mask broadcastable to (B, 1, L, L) → for each row of the mask the mean of the values it opens."""
+def _mean_of_open(values: Tensor, mask: Tensor | None, queries: int | None = None) -> Tensor:
+    """values (B, L, D), mask broadcastable to (B, 1, queries, L) → for each row of the mask the mean of what it opens."""
     batch, length, _ = values.shape
-    everything = torch.ones(batch, 1, length, length, dtype=torch.bool, device=values.device)
-    rows = (everything if mask is None else mask.expand_as(everything))[:, 0].to(values.dtype)
-    return rows @ values / rows.sum(-1, keepdim=True).clamp(min=1)
+    rows = length if queries is None else queries
+    everything = torch.ones(batch, 1, rows, length, dtype=torch.bool, device=values.device)
+    opened = (everything if mask is None else mask.expand_as(everything))[:, 0].to(values.dtype)
+    return opened @ values / opened.sum(-1, keepdim=True).clamp(min=1)
 
 
 def _live(value: Any, probes: dict[str, _LiveProbe]) -> Any:

@@ -36,6 +36,14 @@ from . import (
     ch08_encoder,
     ch08_masked_mean_pool,
     ch08_sequence_classifier,
+    ch09_beam_search,
+    ch09_corpus_bleu,
+    ch09_decoder,
+    ch09_greedy_decode,
+    ch09_label_smoothed_cross_entropy,
+    ch09_noam_lr,
+    ch09_shift_targets,
+    ch09_transformer,
 )
 from .entry import Entry
 
@@ -67,6 +75,14 @@ _ALL: tuple[Entry, ...] = tuple(
         ch08_masked_mean_pool,
         ch08_encoder,
         ch08_sequence_classifier,
+        ch09_shift_targets,
+        ch09_label_smoothed_cross_entropy,
+        ch09_noam_lr,
+        ch09_decoder,
+        ch09_transformer,
+        ch09_greedy_decode,
+        ch09_beam_search,
+        ch09_corpus_bleu,
     )
     for entry in module.BANK.entries
 )

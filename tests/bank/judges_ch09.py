@@ -159,6 +159,59 @@ def judge_greedy_decode(space, found) -> None:
             found.append(f"{where}: the step was called {len(model.given)} times")
 
 
+def _beam(model, bos, eos, max_len, size, penalty) -> tuple[list[int], float]:
+    """Beam search over plain lists, in float64."""
+    live, ended = [(0.0, [bos])], []
+    while live:
+        grown = [
+            (total + log_p, [*ids, token])
+            for total, ids in live
+            for token, log_p in enumerate(model.at(0, torch.tensor(ids)).double().log_softmax(0).tolist())
+        ]
+        grown = sorted(grown, key=lambda pair: pair[0], reverse=True)[:size]
+        over = [ids[-1] == eos or len(ids) == max_len for _, ids in grown]
+        ended += [pair for pair, end in zip(grown, over, strict=True) if end]
+        live = [pair for pair, end in zip(grown, over, strict=True) if not end]
+    scored = [(total / (len(ids) - 1) ** penalty, ids) for total, ids in ended]
+    score, ids = max(scored, key=lambda pair: pair[0])
+    return ids, score
+
+
+class _Hypotheses(_Model):
+    """Hypotheses of one sentence: every row is asked as the first, and EOS is about as likely as a word."""
+
+    def at(self, row: int, prefix: Tensor) -> Tensor:
+        number = sum((place + 2) * int(word) for place, word in enumerate(prefix)) % 64
+        return self.weights[number] + torch.eye(self.classes)[self.eos] * self.lengths[0]
+
+
+def judge_beam_search(space, found) -> None:
+    generator = torch.Generator().manual_seed(16)
+    for classes, (bos, eos, pad), liking, max_len, size, penalty in itertools.chain.from_iterable(
+        [
+            (9, (1, 2, 0), 1, 8, size, 0.0),
+            (7, (4, 6, 3), 2, 7, size, 0.6),
+            (11, (0, 5, 1), 1, 6, size, 1.0),
+            (6, (3, 0, 2), -9, 5, size, 0.8),
+        ]
+        for size in (1, 2, 3, 5, 20)
+    ):
+        where = f"ids {(bos, eos, pad)} size {size} penalty {penalty} max_len {max_len}"
+        model = _Hypotheses(classes, eos, (liking,), generator)
+        got = found.call(where, space.beam_search, model, bos, eos, pad, max_len, size, penalty)
+        ids, score = _beam(model, bos, eos, max_len, size, penalty)
+        if not (isinstance(got, tuple) and len(got) == 2):
+            found.append(f"{where}: no pair")
+            continue
+        own = got[0].tolist() if isinstance(got[0], Tensor) else got[0]
+        if own != ids:
+            found.append(f"{where}: {own} for {ids}")
+        elif not abs(float(got[1]) - score) <= 1e-4 * max(1, abs(score)):
+            found.append(f"{where}: {float(got[1]):.5g} for {score:.5g}")
+        if max(given.size(0) for given in model.given) > size:
+            found.append(f"{where}: more hypotheses than the beam has")
+
+
 #: Pairs of texts, a sentence on either side, words apart by blanks.
 TEXTS = [
     ["the cat sat on the mat | the cat sat on the mat", "a dog saw it | a dog saw it"],
@@ -412,5 +465,6 @@ JUDGES = {
     "label_smoothed_cross_entropy": judge_label_smoothed_cross_entropy,
     "noam_lr": judge_noam_lr,
     "greedy_decode": judge_greedy_decode,
+    "beam_search": judge_beam_search,
     "corpus_bleu": judge_corpus_bleu,
 }

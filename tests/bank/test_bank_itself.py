@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import Entry, entries, judges_ch05_to_ch07, judges_ch08, load
+from . import Entry, entries, judges_ch05_to_ch07, judges_ch08, judges_ch09, load
 
 TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
 PIECES = (
@@ -34,6 +34,7 @@ PIECES = (
     "MultiHeadAttention",
     *judges_ch05_to_ch07.JUDGES,
     *judges_ch08.JUDGES,
+    *judges_ch09.JUDGES,
 )
 
 
@@ -704,6 +705,7 @@ JUDGES = {
     "MultiHeadAttention": judge_multi_head_attention,
     **judges_ch05_to_ch07.JUDGES,
     **judges_ch08.JUDGES,
+    **judges_ch09.JUDGES,
 }
 
 
