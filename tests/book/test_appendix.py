@@ -235,7 +235,9 @@ def test_the_page_on_the_checks_gives_the_figures_of_the_results(book):
             f"Of {sum(r['mutants'] for r in rows)} mutants {sum(r['equivalent'] for r in rows)} do"
         ),
         "confusion": lambda rows: f"There are {len(rows)} wrong ones",
-        "stability": lambda rows: f"with the inputs of {min(r['seeds'] for r in rows if r['setting'] == '1 thread')} seeds",
+        "stability": lambda rows: (
+            f"with the inputs of {min(r['seeds'] for r in rows if r['setting'] == '1 thread')} seeds"
+        ),
     }
     read = re.findall(r'results\.load\("(\w+)"\)', text_of("instructors/what_the_checks_prove.md"))
     assert "mutation" in read
