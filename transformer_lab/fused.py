@@ -79,7 +79,7 @@ def stacked(*layers: nn.Linear) -> tuple[Tensor, Tensor | None]:
     if all(layer.bias is None for layer in layers):
         return weight, None
     biases = [layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers]
-    return weight, torch.cat(biases)
+    return weight, torch.cat(tuple(biases))
 
 
 def over(pieces: Any) -> types.SimpleNamespace:
