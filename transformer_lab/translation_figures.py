@@ -8,6 +8,7 @@ figures.learning(plots.figure(6.4, 3.3))              # from results/, which pyt
 
 from __future__ import annotations
 
+import difflib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -113,6 +114,59 @@ def changes() -> dict[str, dict[str, tuple[float, float]]]:
     return found
 
 
+#: Kinds of wrong translations, told apart by their words alone.
+ERRORS = {
+    "order": "the right words in another order",
+    "one word": "one word in place of another",
+    "other": "more than that: words lost, repeated or moved to another place",
+}
+
+
+def error_kind(row: Mapping[str, Any]) -> str:
+    """Which of :data:`ERRORS` a row of ``results/translators-errors.json`` is."""
+    wanted, got = row["wanted"], row["got"]
+    if sorted(wanted) == sorted(got):
+        return "order"
+    different = sum(a != b for a, b in zip(wanted, got, strict=False))
+    return "one word" if len(wanted) == len(got) and different == 1 else "other"
+
+
+def errors(seed: int | None = None) -> list[dict[str, Any]]:
+    """The wrong translations of one model, or of all, with their kind."""
+    rows = results.load("translators-errors").select()
+    return [row | {"kind": error_kind(row)} for row in rows if seed is None or row["seed"] == seed]
+
+
+def errors_table() -> list[list[str]]:
+    """How many wrong translations of each kind there are, all models together, and how long their sources are."""
+    rows = errors()
+    table = [["", "translations", "words of the source, on average"]]
+    for kind, words in ERRORS.items():
+        own = [row for row in rows if row["kind"] == kind]
+        length = f"{statistics.fmean(len(row['source']) for row in own):.0f}" if own else "–"
+        table.append([words, str(len(own)), length])
+    return table
+
+
+def shown_errors(kind: str, count: int, seed: int = 0) -> str:
+    """The ``count`` shortest wrong translations of a kind, as a list: what was wanted, and what came, its other words bold."""
+    rows = sorted((row for row in errors(seed) if row["kind"] == kind), key=lambda row: len(row["source"]))[:count]
+    return "\n".join(
+        f"- {' '.join(row['source'])}\\\n  *{' '.join(row['wanted'])}*\\\n  {_marked(row['got'], row['wanted'])}"
+        for row in rows
+    )
+
+
+def _marked(words: Sequence[str], others: Sequence[str]) -> str:
+    """``words`` as text, bold where they are not a part of ``others`` in the same order."""
+    runs = difflib.SequenceMatcher(None, others, words, autojunk=False).get_opcodes()
+    parts = []
+    for change, _, _, start, end in runs:
+        text = " ".join(words[start:end])
+        parts.append(text if change == "equal" else f"**{text}**" if text else "**[…]**")
+    return " ".join(parts)
+
+
 # --- from the results: figures ------------------------------------------------------------------------------------------
 
 
@@ -140,18 +194,38 @@ def by_length(ax: Axes) -> None:
         ax.plot([100 * right / total for right, total in counts.values()], linestyle=line, marker=marker, label=name)
     seeds = len(runs("transformer"))
     names = [
-        f"{low}–{high}\n{total // seeds}" if high < 99 else f"{low} and more\n{total // seeds}"
+        f"{low}–{high}\n{total // seeds}" if high < 99 else f"{low}+\n{total // seeds}"
         for (low, high), (_, total) in counts.items()
     ]
     ax.set_xticks(range(len(names)), names)
-    ax.set(xlabel="words of the source, and how many test sentences", ylabel="exact, %", ylim=(-3, 104))
-    ax.legend(loc="lower left")
+    ax.set(xlabel="words of the source; sentences", ylabel="exact, %", ylim=(-3, 104))
+    ax.legend(loc="center left", bbox_to_anchor=(0, 0.38))
 
 
 def length_shares(kind: str) -> list[float]:
     """The share of exact test sentences in each class of length, all seeds together."""
     table = np.array([row["by_length"] for row in runs(kind)])
     return (table[:, :, 2].sum(0) / table[:, :, 3].sum(0)).tolist()
+
+
+def warmup(ax: Axes, norm_first: bool) -> None:
+    """The loss of translators in one order of norm and sub-layer, with and without a warm-up, a line for each seed."""
+    rows = results.load("translators-warmup").select(norm_first=norm_first)
+    for row in sorted(rows, key=lambda row: row["warmup"]):
+        steps, losses = np.array(row["losses"]).T
+        slow = bool(row["warmup"])
+        name = f"{row['warmup']} steps of warm-up" if slow else "no warm-up"
+        first = not [line for line in ax.lines if line.get_label() == name]
+        ax.plot(
+            steps,
+            losses,
+            color=BLUE if slow else VERMILION,
+            linestyle="--" if slow else "-",
+            label=name if first else "_",
+        )
+    ax.set(title="pre-norm" if norm_first else "post-norm", xlabel="step", ylabel="" if norm_first else "loss")
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="upper right")
 
 
 def attention(ax: Axes, sentence: int, layer: int, head: int | None = None, seed: int = 0) -> None:
@@ -199,9 +273,8 @@ def head_shares(ax: Axes) -> None:
         place += 0.8
     guess = 100 * shares(-1, "diagonal")[0]
     ax.axhline(guess, color=VERMILION, linestyle="--", linewidth=1.4)
-    ax.annotate(
-        "the diagonal", (place - 0.9, guess), (0, 3), textcoords="offset points", size=8.5, color=VERMILION, ha="right"
-    )
+    ax.annotate("the\ndiagonal", (1, guess), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                size=8.5, color=VERMILION, va="center", annotation_clip=False)  # fmt: skip
     ax.set_xticks(*zip(*ticks, strict=True))
     ax.set(ylabel="strongest word is right, %", ylim=(0, 100))
 
@@ -209,10 +282,12 @@ def head_shares(ax: Axes) -> None:
 #: What was exchanged, in the words of the figure; %s is the word itself.
 CHANGES = {
     "nothing": "nothing",
-    "the word": "the {deciding} in the sentence",
-    "the state of the deciding word": "only what the encoder\nmade of the {deciding}",
+    "the word": "{deciding} in the sentence",
+    "the state of the deciding word": "only what the encoder\nmade of {deciding}",
     "the state of the pointed word": "only what the encoder\nmade of {pointed}",
     "both states": "both of these",
+    "the deciding word closed": "nothing, but {deciding} closed\nto the decoder",
+    "the pointed word closed": "nothing, but {pointed} closed\nto the decoder",
 }
 
 
