@@ -58,7 +58,7 @@ class Trainer:
         ``schedule(step)`` is the learning rate of a step; steps count from 1.
     evaluate
         ``evaluate(model)`` in evaluation mode gives numbers by name; the first of them is the score by which weights are
-        best, and higher is better. Without it the last weights are the best.
+        best: higher is better, and of equal ones the later. Without it the last weights are the best.
     every
         After so many steps the model is evaluated, a row is added to ``history`` and a checkpoint is written.
     folder
@@ -187,7 +187,7 @@ class Trainer:
                 if self.report:
                     self.say(f"step {self.step}: {self.report(self.model)}")
             score = next(iter(scores.values()))
-            if score > self.best_score:
+            if score >= self.best_score:  # of equals the one that has learnt longer
                 self.best_step, self.best_score = self.step, score
                 self._best = _copy(self.model.state_dict())
         row = {"step": self.step, "loss": sum(self._recent) / len(self._recent), "lr": self.schedule(self.step)}

@@ -11,9 +11,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, default=len(translators.SEEDS), help="runs of each kind (default: %(default)s)"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="so many at a time, each on one processor thread (default: %(default)s)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    translators.run(seeds=range(options.seeds))
+    translators.run(seeds=range(options.seeds), jobs=max(1, options.jobs))
     print(translators.table())
     return 0

@@ -5,14 +5,18 @@
 writes ``results/translators.json``, one row for each kind of model and seed: same sentences, batches, optimiser, schedule
 and number of steps, as many parameters as can be had; and ``results/translators-alignment.json``, for every head of the
 Transformers the share of target words whose strongest source word is the right one by the grammar's gold alignment.
+What :mod:`~transformer_lab.measurements.translator_inside` finds in the Transformers it writes too.
 
 Time is that of the processor on one thread, which other programs on the machine change little.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,15 @@ import torch
 import transformer_lab.data
 from transformer_lab import attention_maps, builtin, engine, recurrent, results, translation
 from transformer_lab.data import PAD, Pair, batch
+from transformer_lab.measurements.classifier import one_thread
 
 COMMAND = "python -m transformer_lab compare"
 KINDS = ("transformer", "gru with attention", "gru")
 SEEDS = (0, 1, 2)
+#: How each is trained: shorter than what is handed in, because it is done nine times.
+CONFIG = translation.SHORT
+#: Where the Transformers are kept, so that what looks inside need not train them again.
+KEPT = results.COURSE_ROOT / "build" / "translators"
 #: The score at which the clock is read.
 STATED = (0.9, 0.95)
 #: Source lengths, in words, by which the test sentences are told apart.
@@ -38,9 +47,9 @@ CODE = [
 ]
 
 
-def translator(kind: str, seed: int, task: translation.Task, config: translation.Config = translation.GRADED):
+def translator(kind: str, seed: int, task: translation.Task, config: translation.Config = CONFIG):
     """A new translator of one kind; the recurrent ones have as many parameters as the Transformer, or nearly."""
-    own = translation.Config(**{**vars(config), "seed": seed})
+    own = replace(config, seed=seed)
     one = translation.Translator(task, own)
     if kind == "transformer":
         return one
@@ -128,33 +137,51 @@ def alignment(one: translation.Translator, pairs: Iterable[Pair]) -> list[dict[s
     return [*rows_, {"layer": -1, "head": "diagonal", "share": round(diagonal / total, 4)}]
 
 
+def run_one(kind: str, seed: int, steps: int, progress: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Train and measure one translator on one thread: its row, and the rows of a Transformer's heads, which is kept."""
+    with one_thread():
+        task = translation.Task.default()
+        one = translator(kind, seed, task, replace(CONFIG, steps=steps))
+        row = {"kind": kind, "seed": seed} | measure(one, steps, task.corpus.test, progress=progress)
+        if kind != "transformer":
+            return row, []
+        one.save(KEPT / f"{kind}-{seed}")
+        return row, [{"seed": seed} | head for head in alignment(one, task.corpus.test)]
+
+
 def run(
     kinds: Sequence[str] = KINDS,
     seeds: Sequence[int] = SEEDS,
-    steps: int = 2500,
+    steps: int = CONFIG.steps or 0,
+    jobs: int = 1,
     say: Callable[[str], None] = print,
     folder: Path = results.FOLDER,
 ) -> None:
-    """Measure what is not in ``results/`` yet, row by row, each saved as soon as it is there."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    task = translation.Task.default()
-    try:
-        for seed in seeds:
-            for kind in kinds:
-                rows, aligned = _rows("translators", folder), _rows("translators-alignment", folder)
-                if any(row["kind"] == kind and row["seed"] == seed and row["steps"] == steps for row in rows):
-                    continue
-                say(f"{kind}, seed {seed}")
-                one = translator(kind, seed, task)
-                rows.append({"kind": kind, "seed": seed} | measure(one, steps, task.corpus.test))
-                _save("translators", rows, folder)
-                if kind == "transformer":
-                    aligned += [{"seed": seed} | row for row in alignment(one, task.corpus.test)]
-                    _save("translators-alignment", aligned, folder)
-                say(f"{kind}, seed {seed}: {100 * rows[-1]['exact']:.1f} % exact, BLEU {rows[-1]['bleu']:.1f}")
-    finally:
-        torch.set_num_threads(before)
+    """Measure what is not in ``results/`` yet, ``jobs`` at a time, a process each; a row is saved as soon as it is there."""
+    from transformer_lab.measurements import translator_inside  # which needs this module
+
+    done = {(row["kind"], row["seed"]) for row in _rows("translators", folder) if row["steps"] == steps}
+    todo = [(kind, seed) for seed in seeds for kind in kinds if (kind, seed) not in done]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(run_one, kind, seed, steps, progress=jobs == 1) for kind, seed in todo]
+        for finished in as_completed(running):
+            row, heads = finished.result()
+            kind, seed = row["kind"], row["seed"]
+            others = [old for old in _rows("translators", folder) if old["steps"] == steps]
+            _save("translators", sorted([*others, row], key=_place), folder)
+            say(
+                f"{kind}, seed {seed}: {100 * row['exact']:.1f} % exact, BLEU {row['bleu']:.1f}, {row['seconds']:.0f} s"
+            )
+            if heads:
+                others = [old for old in _rows("translators-alignment", folder) if old["seed"] != seed]
+                _save("translators-alignment", sorted([*others, *heads], key=lambda head: head["seed"]), folder)
+                one = translation.Translator.load(KEPT / f"{kind}-{seed}")
+                one.task = translation.Task.default()
+                translator_inside.write(one, seed, folder)
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["seed"], KINDS.index(row["kind"])
 
 
 def table(folder: Path = results.FOLDER) -> str:
@@ -179,13 +206,18 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _rows(name: str, folder: Path) -> list[dict[str, Any]]:
+def fresh_rows(name: str, code: Iterable[str], folder: Path) -> list[dict[str, Any]]:
+    """The rows of a result that this very ``code`` has made; none where there is no such result."""
     try:
         found = results.load(name, folder)
     except FileNotFoundError:
         return []
-    stale = [path for path in CODE if found.code.get(_relative(path)) != results.digest(Path(path))]
+    stale = [path for path in code if found.code.get(_relative(path)) != results.digest(Path(path))]
     return [] if stale else found.select()
+
+
+def _rows(name: str, folder: Path) -> list[dict[str, Any]]:
+    return fresh_rows(name, CODE, folder)
 
 
 def _relative(path: str) -> str:
