@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from matplotlib.patches import Rectangle
 
 from transformer_lab import plots, results
 from transformer_lab.classifier_figures import percent
+from transformer_lab.data import detokenise
 
 BLUE, ORANGE, GREEN, VERMILION = (plots.COLOURS[name] for name in ("blue", "orange", "green", "vermilion"))
 PALE = "#eceff2"
@@ -152,7 +154,7 @@ def shown_errors(kind: str, count: int, seed: int = 0) -> str:
     """The ``count`` shortest wrong translations of a kind, as a list: what was wanted, and what came, its other words bold."""
     rows = sorted((row for row in errors(seed) if row["kind"] == kind), key=lambda row: len(row["source"]))[:count]
     return "\n".join(
-        f"- {' '.join(row['source'])}\\\n  *{' '.join(row['wanted'])}*\\\n  {_marked(row['got'], row['wanted'])}"
+        f"- {detokenise(row['source'])}\\\n  *{detokenise(row['wanted'])}*\\\n  {_marked(row['got'], row['wanted'])}"
         for row in rows
     )
 
@@ -164,7 +166,7 @@ def _marked(words: Sequence[str], others: Sequence[str]) -> str:
     for change, _, _, start, end in runs:
         text = " ".join(words[start:end])
         parts.append(text if change == "equal" else f"**{text}**" if text else "**[…]**")
-    return " ".join(parts)
+    return re.sub(r" (?=[.,])", "", " ".join(parts))
 
 
 # --- from the results: figures ------------------------------------------------------------------------------------------
@@ -185,13 +187,13 @@ def learning(ax: Axes) -> None:
 
 def by_length(ax: Axes) -> None:
     """Exact sentences of the test part by the number of source words, all seeds together."""
-    for (kind, name), line, marker in zip(KINDS.items(), ("-", "--", "-."), "osD", strict=True):
+    for kind, line, marker in zip(KINDS, ("-", "--", "-."), "osD", strict=True):
         counts: dict[tuple[int, int], list[int]] = {}
         for row in runs(kind):
             for low, high, right, total in row["by_length"]:
                 count = counts.setdefault((low, high), [0, 0])
                 count[0], count[1] = count[0] + right, count[1] + total
-        ax.plot([100 * right / total for right, total in counts.values()], linestyle=line, marker=marker, label=name)
+        ax.plot([100 * right / total for right, total in counts.values()], linestyle=line, marker=marker)
     seeds = len(runs("transformer"))
     names = [
         f"{low}–{high}\n{total // seeds}" if high < 99 else f"{low}+\n{total // seeds}"
@@ -199,7 +201,6 @@ def by_length(ax: Axes) -> None:
     ]
     ax.set_xticks(range(len(names)), names)
     ax.set(xlabel="words of the source; sentences", ylabel="exact, %", ylim=(-3, 104))
-    ax.legend(loc="center left", bbox_to_anchor=(0, 0.38))
 
 
 def length_shares(kind: str) -> list[float]:
@@ -225,7 +226,8 @@ def warmup(ax: Axes, norm_first: bool) -> None:
         )
     ax.set(title="pre-norm" if norm_first else "post-norm", xlabel="step", ylabel="" if norm_first else "loss")
     ax.set_ylim(bottom=0)
-    ax.legend(loc="upper right")
+    if norm_first:
+        ax.legend(loc="upper right")
 
 
 def attention(ax: Axes, sentence: int, layer: int, head: int | None = None, seed: int = 0) -> None:
