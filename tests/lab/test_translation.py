@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from transformer_lab import attention_maps, builtin, recurrent, translation
 from transformer_lab.data import BOS, EOS, PAD, SubwordVocabulary, batch, default_corpus
+from transformer_lab.data.corpus import Drawer
+from transformer_lab.data.lexicon import ADJECTIVES, NOUNS, VERBS, Lexicon
 from transformer_lab.measurements import translators
 
 SMALL = translation.Config(
@@ -96,6 +99,28 @@ def test_the_rate_rises_and_falls_to_nothing():
 
 def test_it_learns_sentences_by_heart(learned):
     assert learned.exact(learned.task.corpus.train) == 1.0
+
+
+def test_it_translates_sentences_that_it_has_never_seen():
+    """A real training in seconds: few words, short sentences, none of the test's among those trained on."""
+    few = Lexicon(
+        {noun: NOUNS[noun] for noun in ("woman", "man", "child", "ball", "letter", "door")},
+        {adjective: ADJECTIVES[adjective] for adjective in ("small", "old")},
+        {verb: VERBS[verb] for verb in ("see", "look for", "pick up")},
+        names=("Anna",),
+        pronouns=("she", "they"),
+        places=("in the house",),
+        numbers=(2, 20),
+        hours=(3,),
+    )
+    pairs = [pair for pair in Drawer(few).draw(6000, seed=1) if len(pair.source) <= 8]
+    unseen, known = tuple(pairs[:100]), tuple(pairs[100:])
+    assert not {pair.source for pair in unseen} & {pair.source for pair in known}
+    task = translation.Task.of(translation.Corpus(known, unseen, ()))
+    config = replace(SMALL, batch_size=32, rate=0.008, warmup=50, steps=300)
+    one = translation.Translator(task, config)
+    one.trainer(every=config.steps, samples=0).train(steps=config.steps, progress=False)
+    assert one.exact(unseen) > 0.5
 
 
 def test_translations_come_back_in_the_order_of_the_sentences(learned):

@@ -32,6 +32,7 @@ def test_a_short_run_is_reported_and_kept(small, tmp_path, capsys):
     assert call(train, "--folder", tmp_path, "--threads", 1) == 0
     out = capsys.readouterr().out
     assert "60 pairs" in out
+    assert "step 12: 0.0 % of the validation sentences exact" in out
     assert "% of 10 sentences exact, BLEU" in out
     assert not list(tmp_path.glob("*.pt"))
     assert call(translate, "die Frau sieht den Hund.", "--folder", tmp_path, "--beam", 2) == 0

@@ -11,7 +11,7 @@ import torch
 
 from transformer_lab import builtin, pieces, translation
 from transformer_lab.data import CorpusError, multi30k, tatoeba
-from transformer_lab.engine import CHECKPOINT, TrainingFailed
+from transformer_lab.engine import CHECKPOINT, Trainer, TrainingFailed
 
 #: Where a translator is kept unless one says otherwise.
 FOLDER = Path("build/translator")
@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         f"{torch.get_num_threads()} threads"
     )
     trainer = translator.trainer(options.folder)
+    _tell_scores(trainer)
     if options.resume and not trainer.resume():
         print(f"There is no {checkpoint} to go on from: leave --resume out.", file=sys.stderr)
         return 2
@@ -97,6 +98,23 @@ def read_task(corpus: str, subwords: int | None = None) -> translation.Task:
             f"There is no corpus {corpus}: give default, a folder with Multi30k, or a file of pairs."
         )
     return translation.Task.of(found, min_count=2, subwords=subwords)
+
+
+def _tell_scores(trainer: Trainer) -> None:
+    """Let the trainer say, above its sample translations, how many validation sentences were exact."""
+    measure, samples = trainer.evaluate, trainer.report
+    assert measure is not None
+    assert samples is not None
+    scores: dict[str, float] = {}
+
+    def evaluate(model: torch.nn.Module) -> dict[str, float]:
+        scores.update(measure(model))
+        return dict(scores)
+
+    def tell(model: torch.nn.Module) -> str:
+        return f"{100 * scores['exact']:.1f} % of the validation sentences exact{samples(model)}"
+
+    trainer.evaluate, trainer.report = evaluate, tell
 
 
 def report(translator: translation.Translator) -> None:
