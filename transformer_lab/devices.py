@@ -109,6 +109,7 @@ def choose(machine: Capabilities, device: str | None = None, dtype: str | None =
     """The setting for a machine: the fastest device there is, in the shortest format that trains without trouble.
 
     CUDA computes in bfloat16 where it can and else in float16 with a scaled loss; an Apple GPU and a processor in float32.
+    (A processor with instructions for bfloat16 took longer with it than without when a small model was trained.)
 
     Parameters
     ----------

@@ -174,6 +174,8 @@ def _now(device: str) -> float:
     """The time when the device has done what it was told."""
     if device == "cuda":
         torch.cuda.synchronize()
+    elif device == "mps":
+        torch.mps.synchronize()
     return time.perf_counter()
 
 
@@ -324,8 +326,13 @@ class Contestant:
         flops = sum(model_flops(self.plan.config, self.vocabulary, *counts) for counts in work)
         self.flops.append(flops / seconds)
 
-    def peak_memory(self) -> int:
-        """Bytes that parameters, gradients, the optimiser and one step's intermediate results take at most."""
+    def peak_memory(self) -> int | None:
+        """Bytes that parameters, gradients, the optimiser and one step's intermediate results take at most.
+
+        None on an Apple GPU, which does not count them.
+        """
+        if self.device == "mps":
+            return None
         batch = max(self.batches, key=lambda batch: batch[0].numel() + batch[1].numel())
         with self._as_said():
             self.step(batch)  # the optimiser has its state now
@@ -374,7 +381,7 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 def peak_memory(device: str, action: Callable[[], Any]) -> int:
     """How many bytes of tensors ``action`` has at most beyond those that were there before it.
 
-    On a GPU PyTorch counts itself; on a processor its profiler writes every allocation down.
+    On a CUDA device PyTorch counts itself; on a processor its profiler writes every allocation down.
     """
     if device == "cuda":
         torch.cuda.synchronize()
@@ -472,6 +479,7 @@ def measure(
     peaks = {s: matmul_flops(s, *((256, 0.05) if plan is PLANS["quick"] else ())) for s in {w.setting for w in ways}}
     rows = []
     for one, (loss_off, gradient_off) in zip(contestants, differences, strict=True):
+        memory = one.peak_memory()
         rows.append(
             {
                 "part": "reference" if one.way.reference else "training",
@@ -479,7 +487,7 @@ def measure(
                 "tokens_per_second": round(statistics.median(one.rates), 1),
                 "slowest": round(min(one.rates), 1),
                 "fastest": round(max(one.rates), 1),
-                "memory_mb": round(one.peak_memory() / 1e6, 1),
+                "memory_mb": None if memory is None else round(memory / 1e6, 1),
                 "padding": round(padding(one.batches), 4),
                 "utilisation": round(statistics.median(one.flops) / peaks[one.way.setting], 4),
                 "loss_difference": float(f"{loss_off:.2g}"),
