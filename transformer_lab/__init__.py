@@ -4,8 +4,8 @@
 layers behind the same names, ``driver`` runs one piece on plain data, and ``plots`` draws the book's figures.
 ``sequences``, ``classifier`` and ``training`` are the classifier of chapter 8, ``data``, ``translation`` and ``engine`` what
 chapter 9 will translate with, and ``weights`` reads and writes what is handed in of both.
-``devices``, ``token_batches``, ``accumulation``, ``fused``, ``distributed``, ``decoding`` and ``scores`` are what makes training
-and translating fast, and says how good it was.
+``devices``, ``token_batches``, ``accumulation``, ``fused``, ``distributed`` and ``decoding`` make training and translating
+fast, and ``scores`` says how good a translation is.
 Nothing in here knows about grading.
 """
 
