@@ -63,6 +63,18 @@ RECREATES: dict[str, tuple[str, ...]] = {
     "DecoderLayer": ("torch.nn.TransformerDecoderLayer", "torch.nn.TransformerDecoder"),
     "masked_mean_pool": ("torch.masked.mean",),
     "Encoder": ("torch.nn.TransformerEncoder",),
+    "label_smoothed_cross_entropy": (
+        "torch.nn.functional.cross_entropy",
+        "torch.nn.CrossEntropyLoss",
+    ),
+    "Decoder": ("torch.nn.TransformerDecoder",),
+    "Transformer": ("torch.nn.Transformer",),
+    "corpus_bleu": (
+        "sacrebleu.corpus_bleu",
+        "sacrebleu.BLEU",
+        "sacrebleu.metrics.BLEU",
+        "nltk.translate.bleu_score.corpus_bleu",
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 Grading trains nothing. The file is read by :mod:`transformer_lab.weights` in the grader's process, its numbers are put into
 a model of ``transformer_lab.builtin`` (the tests hold the course's own pieces to the same logits), and that model
-classifies a test set which the round's secret decides.
+classifies or translates a test set which the round's secret decides.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from torch import Tensor, nn
 
 from autograder.compare import CheckFailed
 from autograder.student import UNREADABLE, Student, StudentError
-from transformer_lab import classifier, training, weights
+from transformer_lab import builtin, classifier, training, translation, weights
+from transformer_lab.data import BOS, EOS, PAD, Pair, further_pairs, pad
 from transformer_lab.sequences import Sequences
-
-#: Of each kind of weights: how to draw the hidden test set.
-TEST_SETS: dict[str, Callable[[np.random.Generator], Sequences]] = {"classifier": classifier.hidden_test_set}
 
 #: Two files whose numbers differ by less than this share of their size count as nearly the same. Trainings of the graded
 #: classifier from other initial weights were measured to end 1.2 apart, from the same ones with the batches in another
@@ -48,8 +46,70 @@ class Score:
         return self.right / self.of
 
 
+@dataclass(frozen=True)
+class Exam:
+    """What weights of a kind are asked: ``draw(rng)`` gives a hidden test set, of ``what``, ``judge(model, tests)`` a score."""
+
+    draw: Callable[[np.random.Generator], Any]
+    judge: Callable[[Any, Any], Score]
+    what: str
+
+
+def _classified(model: nn.Module, tests: Sequences) -> Score:
+    logits = training.logits(model, tests)
+    finite = logits.isfinite().all(-1)
+    right = finite & (logits.argmax(-1) == tests.labels)
+    return Score(int(right.sum()), len(tests), int((~finite).sum()))
+
+
+#: How many sentences a translator is given: three seconds' work. The graded training, right on 99.5 %, then gets its points.
+SENTENCES = 500
+
+
+def _drawn_sentences(rng: np.random.Generator) -> tuple[Pair, ...]:
+    """Sentences that say what no pair of the corpus says."""
+    return further_pairs(SENTENCES, int(rng.integers(1 << 62)))
+
+
+@torch.no_grad()
+def _translated(model: Any, pairs: Sequence[Pair]) -> Score:
+    """Greedy translations, each right when it is the reference word for word."""
+    task = _task()
+    order = sorted(pairs, key=lambda pair: len(pair.source))
+    right = overflown = 0
+    for start in range(0, len(order), 100):
+        rows = order[start : start + 100]
+        source = pad([task.source.encode(pair.source) for pair in rows])
+        memory = model.encode(source)
+        finite = memory.isfinite().flatten(1).all(1)
+
+        def step(ids: Tensor, memory: Tensor = memory, source: Tensor = source, finite: Tensor = finite) -> Tensor:
+            logits = model.decode(ids, memory, source)
+            finite &= logits[:, -1].isfinite().all(-1)
+            return logits
+
+        longest = max(len(pair.target) for pair in rows) + 3  # BOS, EOS and a word too many: who says more is wrong
+        ids = builtin.greedy_decode(step, BOS, EOS, PAD, len(rows), longest)
+        said = [task.target.decode(row) for row in ids.tolist()]
+        good = torch.tensor([words == pair.target for words, pair in zip(said, rows, strict=True)])
+        right, overflown = right + int((good & finite).sum()), overflown + int((~finite).sum())
+    return Score(right, len(pairs), overflown)
+
+
+@functools.cache
+def _task() -> translation.Task:
+    return translation.Task.default()
+
+
+#: Of each kind of weights, how it is tried.
+EXAMS: dict[str, Exam] = {
+    "classifier": Exam(classifier.hidden_test_set, _classified, "fresh sequences"),
+    "translator": Exam(_drawn_sentences, _translated, "fresh sentences"),
+}
+
+
 def require_accuracy(student: Student, rng: np.random.Generator, kind: str, threshold: float) -> None:
-    """Raise unless the weights that ``student`` handed in are right on at least ``threshold`` of fresh sequences.
+    """Raise unless the weights that ``student`` handed in are right on at least ``threshold`` of a fresh test set.
 
     Raises
     ------
@@ -64,7 +124,7 @@ def require_accuracy(student: Student, rng: np.random.Generator, kind: str, thre
     except weights.WeightsError as error:
         raise StudentError(UNREADABLE, str(error)) from None
     if found.right < threshold * found.of:
-        reached = f"{found.right:,} of {found.of:,} fresh sequences ({math.floor(found.accuracy * 1000) / 10:.1f} %)"
+        reached = f"{found.right:,} of {found.of:,} {EXAMS[kind].what} ({math.floor(found.accuracy * 1000) / 10:.1f} %)"
         sentence = f"The model with your weights is right on {reached}; {100 * threshold:g} % are asked for here."
         if found.overflown:
             sentence += f" On {found.overflown:,} its logits are not finite, which counts as wrong."
@@ -79,11 +139,7 @@ def score(kind: str, data: bytes, seed: int) -> Score:
     """
     model = _model(kind)
     weights.put(model, weights.parse(data, kind), kind)
-    tests = _tests(kind, seed)
-    logits = training.logits(model, tests)
-    finite = logits.isfinite().all(-1)
-    right = finite & (logits.argmax(-1) == tests.labels)
-    return Score(int(right.sum()), len(tests), int((~finite).sum()))
+    return EXAMS[kind].judge(model, _tests(kind, seed))
 
 
 @functools.cache
@@ -93,8 +149,8 @@ def _model(kind: str) -> nn.Module:
 
 
 @functools.lru_cache(maxsize=2)
-def _tests(kind: str, seed: int) -> Sequences:
-    return TEST_SETS[kind](np.random.default_rng(seed))
+def _tests(kind: str, seed: int) -> Any:
+    return EXAMS[kind].draw(np.random.default_rng(seed))
 
 
 # ------------------------------------------------------------------------------------------------- whose are the same

@@ -26,10 +26,13 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from transformer_lab import classifier
+from transformer_lab import classifier, translation
 
 #: The models whose weights are handed in, by kind: how one is built.
-KINDS: dict[str, Callable[[], nn.Module]] = {"classifier": lambda: classifier.build(classifier.GRADED)}
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "classifier": lambda: classifier.build(classifier.GRADED),
+    "translator": lambda: translation.Translator(translation.Task.default()).model,
+}
 
 #: A table of contents larger than this is not read. That of a model of a hundred parameters has 12 kB.
 MAX_HEADER_BYTES = 1_000_000

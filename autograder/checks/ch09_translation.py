@@ -12,7 +12,9 @@ from autograder.compare import expect, require, require_array, require_pair
 from autograder.oracles import any_mask, distinct_sizes, gradients, normal, require_dtype
 from autograder.registry import check
 from autograder.student import Probe, StudentError
+from autograder.weights import require_accuracy
 from autograder.wiring import apply, maps
+from transformer_lab import weights
 
 # ------------------------------------------------------------------------------------------------------ shift_targets
 
@@ -758,3 +760,33 @@ def bleu_punishes_brevity_and_gives_zero_without_matches(student, rng):
     _require_bleu(student, references, references, "all right")
     threes = [reference[:3] for reference in references]
     _require_bleu(student, threes, references, "of three words each, so that there is no n-gram of four,")
+
+
+# ------------------------------------------------------------------------------------------------- translator_weights
+
+WEIGHTS, KIND = "translator_weights", "translator"
+FILE = weights.file_name(KIND)
+
+
+@check(WEIGHTS, points=1, file=FILE)
+def translator_weights_are_right_every_other_time(student, rng):
+    """With these weights the course's model translates at least 50 % of fresh sentences word for word as it should."""
+    require_accuracy(student, rng, KIND, 0.5)
+
+
+@check(WEIGHTS, points=1, file=FILE)
+def translator_weights_are_right_four_times_of_five(student, rng):
+    """With these weights the course's model translates at least 80 % of fresh sentences word for word as it should."""
+    require_accuracy(student, rng, KIND, 0.8)
+
+
+@check(WEIGHTS, points=1, file=FILE)
+def translator_weights_are_right_19_times_of_20(student, rng):
+    """With these weights the course's model translates at least 95 % of fresh sentences word for word as it should."""
+    require_accuracy(student, rng, KIND, 0.95)
+
+
+@check(WEIGHTS, points=1, file=FILE)
+def translator_weights_are_right_49_times_of_50(student, rng):
+    """With these weights the course's model translates at least 98 % of fresh sentences word for word as it should."""
+    require_accuracy(student, rng, KIND, 0.98)
