@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from transformer_lab.measurements import translators
+from transformer_lab.measurements import translators, translators_warmup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,5 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     translators.run(seeds=range(options.seeds), jobs=max(1, options.jobs))
+    translators_warmup.run()
     print(translators.table())
     return 0
