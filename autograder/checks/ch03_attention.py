@@ -237,9 +237,9 @@ def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
     """Gradients reach q, k and v from the output; inputs stay as they are; two calls agree; float64 is kept."""
     for dtype, masked in ((np.float32, True), (np.float64, True), (np.float32, False)):
         q, k, v = _qkv(rng, dtype=dtype)
-        mask = any_mask(rng, 2, 3, 5, 7) if masked else None
-        if masked:  # a key closed to every query would make some wrong answers NaN by chance of the seed
-            mask |= ~mask.any(axis=-2, keepdims=True)
+        mask = any_mask(rng, 2, 3, 5, 7)
+        # a key that is closed to every query would make some wrong answers NaN, by chance of the seed
+        mask |= ~mask.any(axis=-2, keepdims=True)
         inputs, kind = ((q, k, v, mask), "with a mask") if masked else ((q, k, v), "without a mask")
         got, again, after = student.run(ATTENTION, *inputs, want=("output", "again", "inputs"))
         output, weights = require_pair(got, f"`{ATTENTION}`")
@@ -259,9 +259,9 @@ def attention_is_differentiable_and_leaves_its_inputs_alone(student, rng):
         expect(weights, right[1], f"{WEIGHTS} of {dtype.__name__} inputs {kind}")
         grads = student.run(ATTENTION, *inputs, want="input_grads")
 
-        def reference(q, k, v, mask=mask):
+        def reference(q, k, v, mask=mask, masked=masked):
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
-            if mask is not None:
+            if masked:
                 scores = scores.masked_fill(torch.from_numpy(~mask), float("-inf"))
             return torch.softmax(scores, -1) @ v
 
