@@ -44,6 +44,7 @@ OWN_KINDS = {
     "06_norm_and_residual": {"unbiased-variance", "pre-for-post", "shared-norm"},
     "07_masking_and_decoder": {"strict-triangle", "mask-inverted", "masks-exchanged"},
     "08_classifier": {"padding-averaged", "softmax-inside", "encoder-unmasked"},
+    "09_translation": {"future-open", "one-hypothesis", "padding-in-the-mean"},
 }
 #: Kinds of submission in which every piece is right.
 FULL = (

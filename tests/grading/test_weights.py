@@ -19,6 +19,7 @@ from autograder import cli, feedback, grade, registry, release, report, run_chec
 from autograder.compare import CheckFailed
 from autograder.course import Course
 from autograder.student import LocalStudent, RemoteStudent, StudentError
+from transformer_lab import translation
 from transformer_lab import weights as files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ def test_files_are_no_pieces_of_code():
     assert PIECE not in registry.pieces()
     assert registry.submitted(3) == {}
     assert sum(check.points for check in registry.checks(piece=PIECE)) == 5
-    assert {Path(file).stem for file in registry.submitted().values()} <= set(files.KINDS) == set(weights.TEST_SETS)
+    assert {Path(file).stem for file in registry.submitted().values()} <= set(files.KINDS) == set(weights.EXAMS)
 
 
 # -------------------------------------------------------------------------------------------------------------- a file
@@ -165,6 +166,59 @@ def test_whatever_is_handed_in_gets_a_sentence_and_nothing(tmp_path, how):
     assert [r.earned for r in found] == [0, 0, 0]
     assert {words in r.message and r.message.endswith((".", "?")) for r in found} == {True}, found[0].message
     assert len({r.message for r in found}) == 1
+
+
+# --------------------------------------------------------------------------------------------------------- a translator
+
+TRANSLATOR = "translator_weights"
+
+
+def translators(tmp_path, data, seed=1):
+    (tmp_path / "translator.safetensors").write_bytes(data)
+    return run_checks(LocalStudent({}, folder=tmp_path), piece=TRANSLATOR, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return (ROOT / "autograder" / "samples" / "09_translation" / "trained.safetensors").read_bytes()
+
+
+def test_a_trained_translator_earns_everything_and_its_score_is_that_of_the_lab(tmp_path, translator):
+    assert [r.earned for r in translators(tmp_path, translator)] == [1, 1, 1, 1]
+    one = translation.Translator(translation.Task.default())
+    files.put(one.model, files.parse(translator, "translator"), "translator")
+    pairs = weights.EXAMS["translator"].draw(np.random.default_rng(5))
+    assert len(pairs) == 500
+    found = weights.score("translator", translator, 5)
+    assert found.right == round(one.exact(pairs) * 500)
+    assert found.right >= 490
+
+
+@pytest.mark.parametrize("number", [0.0, 3e38], ids=["nothing", "overflow"])
+def test_a_translator_of_other_numbers_earns_nothing(tmp_path, translator, monkeypatch, number):
+    monkeypatch.setattr(weights, "SENTENCES", 20)
+    weights._tests.cache_clear()
+    tensors = {n: torch.full_like(t, number) for n, t in files.parse(translator, "translator").items()}
+    found = translators(tmp_path, packed(tensors), seed=2)
+    weights._tests.cache_clear()
+    assert sum(r.earned for r in found) == 0
+    assert "right on 0 of 20 fresh sentences (0.0 %)" in found[0].message
+    assert ("On 20 its logits are not finite" in found[0].message) == (number > 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (sample("trained"), "does not hold the parameters of the course's translator"),
+        (b"PK\x03\x04 and so on", "zip archive"),
+    ],
+    ids=["empty", "the classifier's", "archive"],
+)
+def test_no_translator(tmp_path, data, words):
+    found = translators(tmp_path, data)
+    assert sum(r.earned for r in found) == 0
+    assert all(words in r.message for r in found)
 
 
 # -------------------------------------------------------------------------------------------------------------- copies
