@@ -73,12 +73,14 @@ def shares(layer: int, head: str) -> list[float]:
 
 
 def alignment_table() -> list[list[str]]:
-    """Layer by layer and head by head, the share of target words whose strongest source word is right; the diagonal last."""
+    """By layer and head, the share of target words whose strongest source word is right, mean of the seeds; then the diagonal."""
     rows = results.load("translators-alignment").select()
     heads = sorted({row["head"] for row in rows} - {"diagonal", "mean"})
     table = [["", *(f"head {int(head) + 1}" for head in heads), "mean of the heads"]]
     for layer in sorted({row["layer"] for row in rows} - {-1}):
-        table.append([f"layer {layer + 1}", *(percent(shares(layer, head)) for head in [*heads, "mean"])])
+        table.append(
+            [f"layer {layer + 1}", *(f"{100 * statistics.fmean(shares(layer, head)):.1f}" for head in [*heads, "mean"])]
+        )
     guess = f"{100 * shares(-1, 'diagonal')[0]:.1f}"
     table.append(["the diagonal", *["–"] * len(heads), guess])
     return table
