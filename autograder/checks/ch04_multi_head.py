@@ -67,7 +67,7 @@ def split_heads_refuses_a_width_that_does_not_divide(student, rng):
     for heads in (int(rng.integers(3, 6)), int(rng.integers(6, 10))):
         d_model = heads * int(rng.integers(2, 5)) + int(rng.integers(1, heads))
         call = f"`split_heads(x, {heads})` for x of width {d_model}"
-        x = normal(rng, 2, 5, d_model)
+        x = normal(rng, 2, 11, d_model)  # a length that none of these numbers divides either
         error = _refusal(student, "split_heads", x, heads)
         if error is None:
             raise CheckFailed(f"{call} returned something, though {heads} heads can't share {d_model} columns equally.")

@@ -483,8 +483,12 @@ GREEDY = "greedy_decode"
 
 def following(table, row: int, prefix: list[int]) -> np.ndarray:
     """The logits after a prefix, as a ``prefixes`` probe gives them."""
-    number = sum((place + 2) * token for place, token in enumerate(prefix)) % table.shape[1]
-    return table[row % table.shape[0], number].astype(np.float64)
+    return table[row % table.shape[0], _entry(table, prefix)].astype(np.float64)
+
+
+def _entry(table, prefix) -> int:
+    """Which row of logits belongs to a prefix."""
+    return int(sum((place + 2) * token for place, token in enumerate(prefix)) % table.shape[1])
 
 
 def greedy(table, bos: int, eos: int, pad: int, batch: int, max_len: int) -> np.ndarray:
@@ -503,7 +507,7 @@ def _specials(rng, classes: int) -> tuple[int, int, int]:
     """Ids of BOS, EOS and padding, no two alike, none of them where it usually is."""
     while True:
         bos, eos, pad = (int(token) for token in rng.permutation(classes)[:3])
-        if bos != 1 and eos != 2 and pad != 0:
+        if bos != 1 and eos not in (0, 2) and pad != 0:  # an end of 0 would look like padding with 0
             return bos, eos, pad
 
 
@@ -550,8 +554,14 @@ def greedy_ends_each_row_by_itself(student, rng):
             table = normal(rng, batch, 64, classes, scale=2)
             table[:, :, specials[1]] += 2
             table[:, :, specials[2]] = -20
-            lengths = (greedy(table, *specials, batch, max_len) != specials[2]).sum(1)
-            if len(set(lengths)) > 2 and (lengths.min() > 2) and (lengths.max() < max_len - 2):
+            rows = greedy(table, *specials, batch, max_len)
+            lengths = (rows != specials[2]).sum(1)
+            if len(set(lengths)) < 3 or lengths.min() < 3 or lengths.max() > max_len - 3:
+                continue
+            # Who goes on behind EOS must not say EOS again, or it would look like filling up with EOS.
+            for row, (ids, end) in enumerate(zip(rows, lengths, strict=True)):
+                table[row, _entry(table, ids[:end]), specials[1]] = -20
+            if np.array_equal(greedy(table, *specials, batch, max_len), rows):
                 break
         max_len = max_len if number < 2 else int(lengths.max()) - 1
         _require_greedy(student, table, specials, batch, max_len, "where rows end at different times")
