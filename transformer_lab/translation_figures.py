@@ -73,7 +73,7 @@ def shares(layer: int, head: str) -> list[float]:
 
 
 def alignment_table() -> list[list[str]]:
-    """By layer and head, the share of target words whose strongest source word is right, mean of the seeds; then the diagonal."""
+    """By layer and head, the share of words whose strongest source word is right, mean of the seeds; then the diagonal."""
     rows = results.load("translators-alignment").select()
     heads = sorted({row["head"] for row in rows} - {"diagonal", "mean"})
     table = [["", *(f"head {int(head) + 1}" for head in heads), "mean of the heads"]]
