@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from autograder import oracles
 from autograder.checks import ch01_embedding as ch01
 from autograder.checks import ch04_multi_head as ch04
+from autograder.checks import ch09_translation
 from transformer_lab.driver import cotangent
 
 RNG = np.random.default_rng(7)
@@ -98,3 +100,23 @@ def test_gradients_of_rows_are_those_of_pytorchs_embedding(shape):
     table = torch.zeros(6, 4, dtype=torch.float64, requires_grad=True)
     (F.embedding(torch.from_numpy(ids), table) * 3 * torch.from_numpy(cotangent((*shape, 4)))).sum().backward()
     assert close(ch01.row_gradients(ids, (6, 4), 3.0), table.grad)
+
+
+def test_bleu_is_sacrebleus():
+    metric = sacrebleu.BLEU(smooth_method="none", tokenize="none", force=True)
+    rng = np.random.default_rng(9)
+    for shorter in (False, True):
+        for _ in range(20):
+            hypotheses, references = ch09_translation._texts(rng, 4, shorter)
+            want = metric.corpus_score([" ".join(h) for h in hypotheses], [[" ".join(r) for r in references]]).score
+            assert ch09_translation.bleu(hypotheses, references) == pytest.approx(want, abs=1e-9)
+
+
+def test_the_smoothed_loss_is_pytorchs():
+    rng = np.random.default_rng(10)
+    for smoothing in (0.0, 0.1, 1.0):
+        logits, targets = rng.normal(size=(7, 5)), rng.integers(5, size=7)
+        want = torch.nn.functional.cross_entropy(
+            torch.from_numpy(logits), torch.from_numpy(targets), ignore_index=2, label_smoothing=smoothing
+        )
+        assert ch09_translation.smoothed_loss(logits, targets, 2, smoothing) == pytest.approx(want.item())

@@ -49,6 +49,14 @@ WANTED = {
     "residual-always-pre": CONCEPT,
     "causal-upper": (0.2, 0.8),
     "target-causal-only": CONCEPT,
+    "transformer-future-open": CONCEPT,
+    "transformer-not-tied": (0.6, 0.8),  # every logit is another then
+    "transformer-padding-row": (0.19, 0.3),
+    "decoder-norm-in-the-loop": CONCEPT,
+    "smoothed-padding-in-the-denominator": CONCEPT,
+    "greedy-filled-with-eos": CONCEPT,
+    "bleu-no-brevity": CONCEPT,
+    "beam-no-penalty": CONCEPT,
 }
 BANK = {entry.id: entry for entry in entries(verdict="wrong")}
 
