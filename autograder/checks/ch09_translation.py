@@ -573,8 +573,13 @@ def greedy_ends_each_row_by_itself(student, rng):
 BEAM = "beam_search"
 
 
-def beam(table, bos: int, eos: int, max_len: int, size: int, penalty: float) -> tuple[list[int], float, float]:
-    """The best hypothesis, its score, and the smallest margin by which anything was decided on the way."""
+def beam(
+    table, bos: int, eos: int, max_len: int, size: int, penalty: float, stay: int = 0
+) -> tuple[list[int], float, float]:
+    """The best hypothesis, its score, and the smallest margin by which anything was decided on the way.
+
+    With ``stay`` what has ended keeps its place in the beam for so many turns, which is a mistake.
+    """
     live, best, margin = [([bos], 0.0)], ([bos], -math.inf), math.inf
     while live and len(live[0][0]) < max_len:
         grown = []
@@ -588,8 +593,10 @@ def beam(table, bos: int, eos: int, max_len: int, size: int, penalty: float) -> 
         margin = min([margin, *(a - b for a, b in itertools.pairwise(totals))])
         live = []
         for ids, total in grown[:size]:
-            if ids[-1] != eos and len(ids) < max_len:
+            goes_on = len(ids) < max_len and eos not in ids[1 : len(ids) - stay]
+            if goes_on:
                 live.append((ids, total))
+            if goes_on and ids[-1] != eos:
                 continue
             score = total / (len(ids) - 1) ** penalty
             margin = min(margin, abs(score - best[1]))
@@ -668,12 +675,16 @@ def beam_scores_by_length_and_keeps_what_has_ended(student, rng):
     """Σ log p is divided by (generated tokens, EOS counted) ** length_penalty; what ended is kept; max_len ends the rest."""
     cases = []
     for penalty in (0.6, 1.0):
-        while True:  # the penalty decides, and something that ended before the last step wins
+        # The penalty decides, something that ended before the last step wins, and it would not if what ended stayed.
+        while True:
             case = _led(
                 rng, lambda ids, score, one, one_score, eos, most: 3 < len(ids) < most - 1, (2, 5), (penalty,), 1.0, 1.0
             )
             table, (bos, eos, _), max_len, size, _ = case
-            if beam(table, bos, eos, max_len, size, 0.0)[0] != beam(table, bos, eos, max_len, size, penalty)[0]:
+            right = beam(table, bos, eos, max_len, size, penalty)[0]
+            slips = [beam(table, bos, eos, max_len, size, 0.0)]
+            slips += [beam(table, bos, eos, max_len, size, penalty, stay) for stay in (1, max_len)]
+            if all(found != right for found, _, _ in slips):
                 break
         cases.append((*case, ""))
     case = _led(
