@@ -32,6 +32,7 @@ from sqlalchemy.exc import SAWarning
 from autograder import intake, judge, markup, sandbox, seeds, settings
 from autograder.award import line, notes, terms
 from autograder.course import Course, CourseError, Submission, write_atomically
+from autograder.reasons import Reason, Remark
 from transformer_lab.cells import grade_id_of, nbgrader_flags, points_of
 from transformer_lab.weights import WeightsError, read_bytes
 
@@ -140,8 +141,9 @@ def _task(course, submission: Submission, assignment, base, seed, limits, sandbo
     digest = hashlib.sha256()
     for part in (base, seed.hex(), repr(limits), str(sandboxed), repr(builtin_costs), _code_digest()):
         digest.update(part.encode() + b"\0")
-    for path in sorted(submission.folder.iterdir()):
-        digest.update(path.name.encode(errors="surrogateescape") + b"\0" + _content(path) + b"\0")
+    for path in intake.listing(submission.folder):
+        name = os.fsencode(path.relative_to(submission.folder))
+        digest.update(name + b"\0" + _content(path) + b"\0")
     rest = (base, seed, limits, sandboxed, builtin_costs, digest.hexdigest())
     return Task(submission.student, assignment, submission.folder, *rest)
 
@@ -156,25 +158,20 @@ def _content(path: Path) -> bytes:
 
 def judge_task(task: Task) -> dict[str, Any]:
     """Judge one submission; plain data, and never an exception for anything that a submission can do."""
-    outcome: dict[str, Any] = {"status": GRADED, "results": [], "remarks": [], "seconds": 0.0, "notebook": None}
-    path, remark = _find_notebook(task)
-    if remark:
-        outcome["remarks"].append(remark)
-    if path is None:
-        return outcome | {"status": MISSING}
-    try:
-        submitted = intake.read_submission(path)
-    except ValueError as error:
-        outcome["remarks"].append(str(error))
-        return outcome | {"status": UNREADABLE}
-    rebuilt = intake.rebuild(nbformat.reads(task.base, as_version=4), submitted)
+    outcome: dict[str, Any] = {"status": GRADED, "results": [], "seconds": 0.0, "notebook": None}
+    source = nbformat.reads(task.base, as_version=4)
+    received = intake.receive(task.folder, task.assignment, source)
+    if received.notebook is None:
+        lost = received.remarks[-1].reason is Reason.NO_NOTEBOOK
+        return outcome | _told(received.remarks) | {"status": MISSING if lost else UNREADABLE}
+    rebuilt = intake.rebuild(source, received.notebook)
     judgement = judge.judge(rebuilt.notebook, task.seed, task.limits, task.sandboxed, task.builtin_costs, task.folder)
     markup.disarm(judgement.notebook)  # what a learner's code displays must not run in the instructor's browser
     return outcome | {
         "results": [result.as_dict() for result in judgement.results],
         "comments": _comments(judgement.results),
         "files": judgement.files,
-        "remarks": outcome["remarks"] + rebuilt.remarks + judgement.remarks,
+        **_told(received.remarks + rebuilt.remarks + judgement.remarks),
         "seconds": judgement.seconds,
         "notebook": nbformat.writes(judgement.notebook),
     }
@@ -192,19 +189,14 @@ def _judge_all(tasks: list[Task], workers: int):
                 outcome = future.result()
             except Exception as error:  # ours to mend, never the learner's zero
                 sentence = f"Not graded, an error of the grader: {type(error).__name__}: {error}"
-                outcome = {"status": FAILED, "results": [], "remarks": [sentence], "seconds": 0.0, "notebook": None}
+                told = _told([Reason.GRADER(sentence)])
+                outcome = {"status": FAILED, "results": [], "seconds": 0.0, "notebook": None, **told}
             yield futures[future], outcome
 
 
-def _find_notebook(task: Task) -> tuple[Path | None, str]:
-    expected = task.folder / f"{task.assignment}.ipynb"
-    if expected.exists() or expected.is_symlink():
-        return expected, ""
-    others = sorted(task.folder.glob("*.ipynb"))
-    if len(others) == 1:
-        return others[0], f"The notebook is called {others[0].name} and was taken for {expected.name}."
-    found = ", ".join(p.name for p in others) or "no notebook"
-    return None, f"There is no {expected.name} in the submission ({found})."
+def _told(remarks: list[Remark]) -> dict[str, list[str]]:
+    """Remarks as plain data: the sentences, and the code of each."""
+    return {"remarks": [str(remark) for remark in remarks], "reasons": [remark.reason.value for remark in remarks]}
 
 
 def _comments(results) -> dict[str, str]:
@@ -241,10 +233,11 @@ class SaveScores(SaveAutoGrades):
 
 def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]:
     """Write one outcome: autograded notebook, gradebook, and last the record that says it is done."""
-    remarks = list(outcome["remarks"])
+    remarks, reasons = list(outcome["remarks"]), list(outcome["reasons"])
     timestamp, remark = _timestamp(task.folder)
     if remark:
         remarks.append(remark)
+        reasons.append(Reason.BAD_TIME.value)
     target = course.autograded(task.student, task.assignment)
     shutil.rmtree(target.parent, ignore_errors=True)
     score = max_score = None
@@ -272,6 +265,7 @@ def _save(course: Course, task: Task, outcome: dict[str, Any]) -> dict[str, Any]
         "results": outcome["results"],
         "files": outcome.get("files", {}),
         "remarks": remarks,
+        "reasons": reasons,
         "seconds": round(outcome["seconds"], 3),
     }
     write_atomically(course.record(task.student, task.assignment), json.dumps(record, indent=1, ensure_ascii=False))

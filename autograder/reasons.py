@@ -104,6 +104,12 @@ class Reason(StrEnum):
     TIMEOUT = ("timeout", "run", "A cell or a call took too long and was interrupted.", "what it did not define")
     HUNG = ("hung", "run", "A cell could not be interrupted; the kernel was ended.", "that cell")
     DIED = ("died", "run", "The kernel died in a cell; what had run before was run again without it.", "that cell")
+    PART_OF_CELL = (
+        "part-of-cell",
+        "run",
+        "A cell did not come to its end; the definitions and imports in it were taken all the same.",
+        "what else the cell would have done",
+    )
     MEMORY = ("memory", "run", "A cell or a call asked for more memory than there is.", "what it did not define")
     OUTPUT = (
         "output",
@@ -125,7 +131,12 @@ class Reason(StrEnum):
     NOT_WRITTEN = ("not-written", "check", "The stub's NotImplementedError is still there.", "the piece")
     NOT_DEFINED = ("not-defined", "check", "Nothing of that name exists after all cells have run.", "the piece")
     RAISED = ("raised", "check", "The piece raised an exception; the message names it.", "the check")
-    CALL_TIMEOUT = ("call-timeout", "check", "A call of the piece gave no result in time.", "the check and those after it")
+    CALL_TIMEOUT = (
+        "call-timeout",
+        "check",
+        "A call of the piece gave no result in time.",
+        "the check and those after it",
+    )
     CALL_DIED = ("call-died", "check", "The kernel died in a call of the piece.", "the check and those after it")
     BAD_ANSWER = ("bad-answer", "check", "What came back is no plain data.", "the check")
     NOT_HANDED_IN = ("not-handed-in", "check", "The file beside the notebook is missing.", "the check")

@@ -1,14 +1,17 @@
 """Rebuilding a submission on the released notebook: the learner's answers and cells, everything else from the source."""
 
 import json
+import re
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from autograder.intake import read_submission, rebuild
+from autograder.intake import IntakeError, read_submission, rebuild
+from autograder.reasons import Reason
 from transformer_lab.cells import read_notebook
 
-ROOT = __import__("pathlib").Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 STUB = read_notebook(ROOT / "notebooks/03_attention/03_attention.ipynb")
 ANSWER = "def softmax(scores, dim=-1):\n    return helper(scores, dim)"
 
@@ -114,18 +117,33 @@ def test_copies_of_tests_are_dropped():
     assert sources(rebuild(copy(), theirs)) == [c.source for c in STUB.cells]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "not json", '{"cells": 3}', "\x00"])
-def test_what_is_no_notebook_gets_a_sentence(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", Reason.EMPTY_FILE),
+        ("\x00", Reason.EMPTY_FILE),
+        ("{}", Reason.NOT_A_NOTEBOOK),
+        ("[]", Reason.NOT_A_NOTEBOOK),
+        ('{"cells": 3}', Reason.NOT_A_NOTEBOOK),
+        ("[" * 100_000, Reason.NOT_A_NOTEBOOK),
+        ('{"cells": [', Reason.CUT_OFF),
+        ("not json", Reason.OTHER_FORMAT),
+        ("PK\x03\x04 and so on", Reason.ARCHIVE),
+    ],
+)
+def test_what_is_no_notebook_gets_a_reason_and_a_sentence(tmp_path, text, reason):
     path = tmp_path / "03_attention.ipynb"
     path.write_text(text)
-    with pytest.raises(ValueError, match="cannot be read as a notebook"):
+    with pytest.raises(IntakeError) as caught:
         read_submission(path)
+    assert caught.value.remark.reason is reason
+    assert re.fullmatch(r"03_attention\.ipynb .+\.", caught.value.remark)
 
 
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "03_attention.ipynb").symlink_to(tmp_path / "secret")
-    with pytest.raises(ValueError, match="not a regular file"):
+    with pytest.raises(IntakeError, match="not a regular file"):
         read_submission(tmp_path / "03_attention.ipynb")
 
 
