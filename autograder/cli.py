@@ -221,6 +221,14 @@ def grade(
         ),
     ] = None,
     force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
+    accept_unenforced: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unenforced",
+            envvar="AUTOGRADER_ACCEPT_UNENFORCED",
+            help="Grade although this host can't enforce a limit; which one is said.",
+        ),
+    ] = False,
 ) -> None:
     """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
 
@@ -257,6 +265,7 @@ def grade(
                     limits=limits,
                     builtin_costs=builtin_costs,
                     force=force,
+                    accept_unenforced=accept_unenforced,
                     progress=progress,
                 )
             _write_feedback(feedback, place, name, graded)
@@ -275,13 +284,15 @@ def grade(
 @app.command("sandbox")
 def sandbox_works() -> None:
     """Say whether learners' code can be run in a sandbox here; exits with 1 when it cannot."""
-    from autograder.sandbox import why_unavailable
+    from autograder.sandbox import unenforced_limits, why_unavailable
 
     reason = why_unavailable()
     if reason:
         err.print(f"[bold red]No sandbox here.[/] {escape(reason)}", highlight=False, soft_wrap=True)
         raise typer.Exit(1)
     out.print("The sandbox works.")
+    for sentence in unenforced_limits():
+        err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
 def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
