@@ -1,0 +1,60 @@
+"""Damaged and odd submissions, graded in one batch: right code earns its points, all else a reason and a sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder import grade, release, sandbox, seeds
+from autograder.course import Course
+from tests.damaged.cases import CASES, MAX, WRITE
+from tests.damaged.edits import ASSIGNMENT, ROOT
+
+LIMITS = sandbox.Limits(cell_seconds=3)
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, needs_sandbox) -> tuple[Course, dict[str, dict]]:
+    """A course in which every case is handed in and graded, and the records by student."""
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    root = tmp_path_factory.mktemp("damaged")
+    release.write_source_course(root, [ROOT / f"solutions/{ASSIGNMENT}.md"])
+    release.generate_assignment(root, ASSIGNMENT)
+    (root / seeds.KEY_FILE).write_text("1" * 64)
+    for case in CASES:
+        WRITE(case, root / "submitted")
+    place = Course(root)
+    return place, {record["student"]: record for record in grade.grade(place, ASSIGNMENT, limits=LIMITS)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.student)
+def test_it_comes_to_what_it_must(graded, case):
+    record = graded[1][case.student]
+    told = "; ".join(record["remarks"] + [f"{r['check']}: {r['message']}" for r in record["results"] if r["message"]])
+    assert record["status"] == case.status, told
+    assert record["score"] == case.points, told
+    assert record["max_score"] == MAX
+    assert Counter(record["reasons"]) == Counter(reason.value for reason in case.reasons), told
+    assert case.sentence in " ".join(record["remarks"])
+    assert len(record["remarks"]) == len(record["reasons"])
+    assert all(remark[0] == remark[0].upper() or ":" in remark for remark in record["remarks"])
+    lost: dict[str, str] = {}
+    for result in record["results"]:
+        assert bool(result["reason"]) == bool(result["message"])
+        if result["message"]:
+            lost.setdefault(result["piece"], result["reason"])
+    assert lost == {piece: reason.value for piece, reason in case.lost}
+
+
+def test_the_gradebook_has_them_all(graded):
+    place, records = graded
+    with Gradebook(place.db_url, place.course_id) as gradebook:
+        for case in CASES:
+            submission = gradebook.find_submission(ASSIGNMENT, case.student)
+            assert submission.score == records[case.student]["score"]
+            assert submission.max_score == MAX
+            assert not submission.needs_manual_grade
