@@ -47,7 +47,7 @@ grade: build/stubs ## grade the sample submissions in the sandbox
 	@.ci/system-packages bwrap=bubblewrap || true
 	@$(BIN)/autograder course $(COURSE) --samples
 	@if $(BIN)/autograder sandbox; then sandbox=bubblewrap; else sandbox=none; fi; \
-	  $(BIN)/autograder grade --course $(COURSE) --sandbox $$sandbox --cell-seconds 8
+	  $(BIN)/autograder grade --course $(COURSE) --sandbox $$sandbox --cell-seconds 8 --accept-unenforced
 
 test: $(VENV)/installed ## run all tests but the long ones
 	@.ci/system-packages bwrap=bubblewrap chromium=chromium
