@@ -47,10 +47,11 @@ CALL_SECONDS = 10.0
 #: This share of a notebook's time is kept for answers and checks; the learner's other cells may not use it up.
 RESERVED = 0.2
 
-#: Run in a new kernel; binds no name in the learner's namespace. What draws random numbers draws the same ones every time.
+#: Run in a new kernel; binds no name in the learner's namespace. What draws random numbers draws the same ones every time,
+#: and exit(), which in a notebook would end the kernel once the cell is done, does nothing.
 IMPORTS, IMPORT_SECONDS = (
     "__import__('transformer_lab.driver'); __import__('random').seed(0); __import__('numpy').random.seed(0); "
-    "__import__('torch').manual_seed(0);",
+    "__import__('torch').manual_seed(0); setattr(get_ipython(), 'ask_exit', lambda: None);",
     120.0,
 )
 
@@ -178,7 +179,7 @@ class _Session:
                 "hung": Reason.HUNG(
                     f"{name} took longer than {seconds:g} seconds and could not be interrupted, so the kernel was ended."
                 ),
-                "died": self._death(f"The kernel died in {name}"),
+                "died": self._death(f"The kernel died in {name[0].lower()}{name[1:]}"),
             }[ran.stopped]
             self._remark(remark)
             cell.outputs.append(error_output("Stopped", remark))
@@ -220,7 +221,7 @@ class _Session:
         if piece in self.files:  # no code of the learner's takes part
             student = LocalStudent({}, folder=self.folder)
         elif self._ready(index):
-            student = RemoteStudent(self.kernel, min(CALL_SECONDS, max(1.0, self._time_left())))
+            student = RemoteStudent(self.kernel, min(CALL_SECONDS, self.limits.cell_seconds, max(1.0, self._time_left())))
         if student is None:
             why = f"Not run: {self._why_not()}"
             results = [

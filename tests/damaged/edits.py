@@ -315,7 +315,7 @@ def content(data: bytes) -> Edit:
 
 def encoded(encoding: str, mark: bytes = b"") -> Edit:
     return lambda s: setattr(
-        s, "data", mark + json.dumps(s.nb, indent=1, ensure_ascii=False).encode(encoding, "replace")
+        s, "data", mark + json.dumps(s.nb, indent=1, ensure_ascii=False).encode(encoding, "backslashreplace")
     )
 
 
