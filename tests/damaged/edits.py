@@ -66,9 +66,7 @@ class Submission:
         return self.nb["cells"][self.at(name)]
 
     def at(self, name: str) -> int:
-        return next(
-            i for i, c in enumerate(self.nb["cells"]) if c["id"] == name or _flags(c).get("grade_id") == name
-        )
+        return next(i for i, c in enumerate(self.nb["cells"]) if c["id"] == name or _flags(c).get("grade_id") == name)
 
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -229,7 +227,9 @@ def reversed_answers(s: Submission) -> None:
 
 
 def junk_metadata(s: Submission) -> None:
-    for one, junk in zip(s.nb["cells"], [None, [], "x", {"nbgrader": []}, {"tags": "skip-execution"}] * 9, strict=False):
+    for one, junk in zip(
+        s.nb["cells"], [None, [], "x", {"nbgrader": []}, {"tags": "skip-execution"}] * 9, strict=False
+    ):
         if not _flags(one):
             one["metadata"] = junk
     s.nb["metadata"] = None

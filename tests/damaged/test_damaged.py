@@ -5,35 +5,55 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
 
 from autograder import grade, release, sandbox, seeds
 from autograder.course import Course
-from tests.damaged.cases import CASES, MAX, WRITE
+from tests.damaged.cases import CASES, MAX, Case
 from tests.damaged.edits import ASSIGNMENT, ROOT
 
-LIMITS = sandbox.Limits(cell_seconds=3)
+QUICK = [case for case in CASES if not case.slow]
+SLOW = [case for case in CASES if case.slow]
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory, needs_sandbox) -> tuple[Course, dict[str, dict]]:
-    """A course in which every case is handed in and graded, and the records by student."""
+def _graded(root: Path, cases: list[Case], limits: sandbox.Limits) -> tuple[Course, dict[str, dict]]:
+    """A course in which the cases are handed in and graded, and the records by student."""
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    root = tmp_path_factory.mktemp("damaged")
     release.write_source_course(root, [ROOT / f"solutions/{ASSIGNMENT}.md"])
     release.generate_assignment(root, ASSIGNMENT)
     (root / seeds.KEY_FILE).write_text("1" * 64)
-    for case in CASES:
-        WRITE(case, root / "submitted")
+    for case in cases:
+        case.write(root / "submitted")
     place = Course(root)
-    return place, {record["student"]: record for record in grade.grade(place, ASSIGNMENT, limits=LIMITS)}
+    records = grade.grade(place, ASSIGNMENT, limits=limits, accept_unenforced=True)
+    return place, {record["student"]: record for record in records}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.student)
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, needs_sandbox):
+    return _graded(tmp_path_factory.mktemp("damaged"), QUICK, sandbox.Limits(cell_seconds=3))
+
+
+@pytest.fixture(scope="module")
+def slowly_graded(tmp_path_factory, needs_sandbox):
+    return _graded(tmp_path_factory.mktemp("damaged"), SLOW, sandbox.Limits(cell_seconds=15))
+
+
+@pytest.mark.parametrize("case", QUICK, ids=lambda case: case.what)
 def test_it_comes_to_what_it_must(graded, case):
-    record = graded[1][case.student]
+    holds(graded[1][case.student], case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", SLOW, ids=lambda case: case.what)
+def test_it_comes_to_what_it_must_in_the_end(slowly_graded, case):
+    holds(slowly_graded[1][case.student], case)
+
+
+def holds(record: dict, case: Case) -> None:
     told = "; ".join(record["remarks"] + [f"{r['check']}: {r['message']}" for r in record["results"] if r["message"]])
     assert record["status"] == case.status, told
     assert record["score"] == case.points, told
@@ -53,8 +73,13 @@ def test_it_comes_to_what_it_must(graded, case):
 def test_the_gradebook_has_them_all(graded):
     place, records = graded
     with Gradebook(place.db_url, place.course_id) as gradebook:
-        for case in CASES:
+        for case in QUICK:
             submission = gradebook.find_submission(ASSIGNMENT, case.student)
             assert submission.score == records[case.student]["score"]
             assert submission.max_score == MAX
             assert not submission.needs_manual_grade
+
+
+def test_every_student_hands_in_once():
+    assert len({case.student for case in CASES}) == len(CASES) >= 100
+    assert len({case.what for case in CASES}) == len(CASES)
