@@ -7,6 +7,7 @@ means in general. The page for instructors is made from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -159,6 +160,17 @@ class Remark(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Remark, (self.reason, str(self))
+
+
+def meaning(code: str) -> str:
+    """What a code means in general; nothing where there is no such code."""
+    return next((reason.meaning for reason in Reason if reason.value == code), "")
+
+
+def explained(remarks: Sequence[str], codes: Sequence[str]) -> list[tuple[str, str, str]]:
+    """``(remark, code, meaning)``: the remarks of a record with their reasons; records of older graders have none."""
+    codes = [*codes, *[""] * (len(remarks) - len(codes))]
+    return [(remark, code, meaning(code)) for remark, code in zip(remarks, codes, strict=False)]
 
 
 #: By the type of the exception that the student's side reports.
