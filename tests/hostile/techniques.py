@@ -412,13 +412,12 @@ TECHNIQUES = [
         "Imports the package that grades, and looks for its files.",
         NAMESPACES,
         """
-        import glob, importlib, sys
+        import importlib, os, sys
         for name in ("autograder", "autograder.checks", "autograder.runner", "tests.bank"):
             attempt(importlib.import_module, name)
-        for pattern in ("**/autograder", "**/checks/ch0*.py", "**/solutions"):
-            for place in (sys.prefix, "/course", "/tmp"):
-                for found in glob.glob(f"{place}/{pattern}", recursive=True):
-                    got(found)
+        for place in {*sys.path, *map(os.path.dirname, sys.path), "/course", "/tmp"}:
+            for name in ("autograder/__init__.py", "autograder/checks", "solutions", "tests/bank"):
+                attempt(os.stat, os.path.join(place, name))
         """,
     ),
     Technique(
@@ -642,9 +641,8 @@ TECHNIQUES = [
         "Changes PyTorch and the standard library in memory, for the learner who is next forked from the same parent.",
         "A fork changes only its own copy of memory; the parent runs no line of a learner's.",
         """
-        import json, sys, torch
-        torch.softmax = torch.exp = torch.nn.Linear.forward = None
-        json.dumps = json.loads = None
+        import math, torch
+        torch.softmax = torch.exp = torch.nn.Linear.forward = math.sqrt = None
         """,
     ),
     Technique(
@@ -914,10 +912,10 @@ TECHNIQUES = [
     Technique(
         "source_bomb",
         "exhaust",
-        "Hands in source that is hard to read for programs that look at it: a thousand brackets, a million lines.",
+        "Hands in source that is hard to read for programs that look at it: a thousand brackets, twenty thousand lines.",
         "Source is parsed within bounds; what can't be parsed counts as text.",
         "x = " + "(" * 1000 + ")" * 1000,
-        softmax=WRONG + "# x\n" * 200_000,
+        softmax=WRONG + "# x\n" * 20_000,
     ),
     # ---------------------------------------------------------------------------------------------------------- file
     Technique(
