@@ -12,6 +12,8 @@ from nbgrader.api import Gradebook
 
 from autograder import grade, release, sandbox, seeds
 from autograder.course import Course
+from autograder.reasons import Reason
+from tests.damaged import page
 from tests.damaged.cases import CASES, MAX, Case
 from tests.damaged.edits import ASSIGNMENT, ROOT
 
@@ -83,3 +85,17 @@ def test_the_gradebook_has_them_all(graded):
 def test_every_student_hands_in_once():
     assert len({case.student for case in CASES}) == len(CASES) >= 100
     assert len({case.what for case in CASES}) == len(CASES)
+
+
+def test_the_page_for_instructors_is_made_from_the_tables():
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run `python -m tests.damaged.page`"
+    shown = {reason for case in CASES for reason in (*case.reasons, *dict(case.lost).values())}
+    untested = set(Reason) - shown
+    # What no submission can bring about, what the files beside a notebook have, and what takes a notebook's whole time.
+    assert untested == {
+        Reason.GRADER,
+        Reason.BAD_ANSWER,
+        Reason.NOT_HANDED_IN,
+        Reason.BAD_FILE,
+        Reason.NOT_RUN,
+    }
