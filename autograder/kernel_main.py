@@ -328,11 +328,22 @@ def cut_messages(most: int) -> None:
     Session.serialize = serialize_or_cut  # type: ignore[method-assign]
 
 
+def seed_generators() -> None:
+    """Let what a learner draws without a seed be the same whenever it is graded, and whoever's fork this is."""
+    import random
+
+    import numpy as np
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator that is seeded by itself
+
+
 def run_kernel(plan: dict) -> None:
     sys.argv[1:] = []
     set_limits(plan["limits"])
     take_over_sockets(plan["sockets"])
     cut_messages(plan["message_bytes"])
+    seed_generators()
     from ipykernel.kernelapp import launch_new_instance
 
     launch_new_instance(argv=["-f", plan["connection_file"], "--HistoryManager.enabled=False"])
