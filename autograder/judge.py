@@ -19,7 +19,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets import Float
+from traitlets import Bool, Float
 
 from autograder import award, registry, sandbox, seeds, weights
 from autograder.execute import error_output, run_cell
@@ -380,8 +380,12 @@ class Judge(NbGraderPreprocessor):
         max=1.0,
         help="The share of a piece's points that using the very built-in which it re-creates costs. Of every way to grade.",
     ).tag(config=True)
+    accept_unenforced = Bool(
+        False, help="Grade although this host can't enforce a limit of the sandbox (autograder.sandbox.require)."
+    ).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        sandbox.require(self.accept_unenforced)
         info = resources["nbgrader"]
         seed = seeds.round_seed(seeds.find_course(), info["assignment"])
         # nbgrader has put what was handed in beside the notebook where it runs it.
