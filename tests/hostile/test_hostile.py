@@ -12,6 +12,7 @@ import re
 import socket
 import threading
 import uuid
+from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
@@ -27,6 +28,36 @@ from tests.hostile.techniques import FAMILIES, TECHNIQUES, Technique
 LIMITS = sandbox.Limits(cell_seconds=10, notebook_seconds=60, memory_bytes=3 << 29, file_bytes=32 << 20, processes=64)
 SHORT = [technique for technique in TECHNIQUES if not technique.long]
 LONG = [technique for technique in TECHNIQUES if technique.long]
+
+
+class Active(HTMLParser):
+    """What in a page could act by itself; what is only shown as text is none of it."""
+
+    TAGS = {"script", "iframe", "frame", "object", "embed", "applet", "form", "base", "link", "template", "input"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        if tag in self.TAGS or (tag == "meta" and ("http-equiv", "refresh") in attrs):
+            self.found.append(tag)
+        for name, value in attrs:
+            address = re.sub(r"[\x00-\x20]", "", value or "").lower()
+            if (
+                name.startswith("on")
+                or address.startswith(("javascript:", "vbscript:", "data:text"))
+                or name == "srcdoc"
+            ):
+                self.found.append(f"{tag} {name}={value}")
+            if name in ("src", "srcset", "background") and not address.startswith("data:image/"):
+                self.found.append(f"{tag} {name}={value}")
+
+    @classmethod
+    def of(cls, text: str) -> list[str]:
+        parser = cls()
+        parser.feed(text)
+        return parser.found
 
 
 class Batch:
@@ -54,7 +85,8 @@ class Batch:
                 found = grade.grade(self.course, CHAPTER, limits=LIMITS)
             finally:
                 del os.environ["HOSTILE_TEST_SECRET"]
-            self.changed = {path for path in before | self.state() if before.get(path) != self.state().get(path)}
+            after = self.state()
+            self.changed = {path for path in before | after if before.get(path) != after.get(path)}
         self.records = {record["student"]: record for record in found}
         self.processes = [p for p in Path("/proc").glob("[0-9]*/cmdline") if self.marker in _text(p)]
         self.pages = {
