@@ -33,7 +33,9 @@ LONG = [technique for technique in TECHNIQUES if technique.long]
 class Active(HTMLParser):
     """What in a page could act by itself; what is only shown as text is none of it."""
 
-    TAGS = {"script", "iframe", "frame", "object", "embed", "applet", "form", "base", "link", "template", "input"}
+    TAGS = frozenset(
+        {"script", "iframe", "frame", "object", "embed", "applet", "form", "base", "link", "template", "input"}
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +108,7 @@ class Batch:
     def state(self) -> dict[str, str]:
         """What may not change: all of the course but what grading writes. Named by path, told by type, owner and content."""
         found = {}
-        own = {"autograded", "results", "feedback", "report"}
+        own = {"autograded", "feedback", "journal", "report", "results"}
         for path in self.root.rglob("*"):
             inside = path.relative_to(self.root)
             if inside.parts[0] in own or inside.name.startswith(("gradebook.db", ".")):
