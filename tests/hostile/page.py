@@ -19,7 +19,7 @@ Can you grade notebooks of people whom you don't know?
 A notebook is a program of somebody else's that you run on your machine, with marks as a prize.
 The grader therefore expects that every notebook is hostile.
 This page lists what was tried on it: {count} techniques, collected from published attacks on graders and added to.
-Each one is a notebook in `tests/hostile`, graded by the real grader in every run of the tests, between notebooks of honest learners.
+Each one is a notebook in `tests/hostile`, graded by the real grader whenever the tests run, a few slow ones when the long tests do, in one class with honest learners.
 It must get the points that its answers are worth and no more, honest learners must get all of theirs, and no file, process, message or page may bear a trace.
 
 ## The three walls
@@ -32,7 +32,7 @@ The verdict is made outside.
 The kernel is shut in.
 : The outer wall is [bubblewrap](https://github.com/containers/bubblewrap): an empty network, a read-only system, nothing of the course.
   Inside, a warm parent that has PyTorch loaded forks a kernel for each learner, and each fork goes behind a wall of its own before anything of the learner's runs: namespaces for users, processes, mounts, network and messages, a private `/tmp`, no rights, and no way to get any.
-  Seen from outside it is a user without rights, even when you grade as root.
+  Seen from outside it is a user without rights, even when you grade as root, unless only root can read your installation of Python.
   Memory and processes are bounded by control groups, files and time by the system's limits and the grader's own clock.
 
 Nothing that is handed in is believed.
