@@ -114,7 +114,7 @@ def start(
     *,
     sandboxed: bool = True,
     hidden: Iterable[Path] = (),
-    startup_seconds: float = 60,
+    startup_seconds: float = 180,
     warm: bool = True,
 ) -> Kernel:
     """Start a kernel and wait until it answers.
@@ -464,7 +464,7 @@ class SandboxKernelManager(KernelManager):
     sandboxed = Bool(True)
     warm = Bool(True)
     hidden: tuple[Path, ...] = ()
-    startup_seconds: float = 60
+    startup_seconds: float = 180
     #: The control group of the kernel's processes; None where the host has none. Kept after the kernel's end.
     group: cgroups.Group | None = None
 
