@@ -209,7 +209,7 @@ def test_a_run_that_is_killed_wherever_it_writes_goes_on_to_the_same_gradebook(c
     assert len(lines) == len(set(lines)) == len(told(undisturbed))  # nothing that is on the disk was judged again
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_the_real_thing_killed_at_random_moments(course, needs_sandbox, tmp_path, kills):
     """SIGKILL to the grading process, with its workers and sandboxes, until so many runs were killed."""
     for folder in (course.root / "submitted").iterdir():
@@ -253,7 +253,7 @@ def _grading(course: Course) -> int:
 
 def test_one_worker_many_workers_and_another_executor_give_the_same_gradebook(course, needs_sandbox, tmp_path):
     for folder in (course.root / "submitted").iterdir():
-        if folder.name not in QUICK:
+        if folder.name not in QUICK[:5]:
             shutil.rmtree(folder)
     ways = {"one": (1, None), "three": (3, None), "here": (1, lambda workers: Here())}
     found = {}
@@ -262,7 +262,7 @@ def test_one_worker_many_workers_and_another_executor_give_the_same_gradebook(co
         shutil.copytree(course.root, copy.root)
         grade.grade(copy, CHAPTER, limits=LIMITS, workers=workers, executor=executor)
         found[name] = gradebook(copy), told(copy)
-    assert len(found["one"][1]) == len(QUICK)
+    assert len(found["one"][1]) == 5
     assert found["one"] == found["three"] == found["here"]
 
 
