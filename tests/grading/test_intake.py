@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.intake import IntakeError, listing, read_submission, receive, rebuild
+from autograder.intake import IntakeError, listing, read_submission, rebuild, receive
 from autograder.reasons import Reason
 from transformer_lab.cells import read_notebook
 
@@ -212,7 +212,7 @@ def test_a_folder_is_looked_through_to_a_depth_and_through_no_link(tmp_path):
 def test_a_damaged_notebook_gives_its_whole_cells(tmp_path):
     path = written(tmp_path, answered())
     text = path.read_text()
-    path.write_text(text[: text.index("scaled_dot_product_attention")])
+    path.write_text(text[: text.index("def scaled_dot_product_attention")])
     received = receive(tmp_path, "03_attention", copy())
     assert reasons(received) == [Reason.CUT_OFF]
     assert cell(rebuild(copy(), received.notebook).notebook, "softmax").source == ANSWER
