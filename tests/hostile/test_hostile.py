@@ -6,6 +6,7 @@ Beside the hostile notebooks honest ones are graded, so that a technique which s
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import re
@@ -203,7 +204,7 @@ def _untouched(batch: Batch) -> None:
             r"<(script|iframe|object|embed|form|base|svg)\b|\son\w+\s*=|javascript:", text, re.IGNORECASE
         )
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
-        assert "default-src 'none'" in text
+        assert "default-src 'none'" in html.unescape(text)
     for path in Path("/tmp").glob("*BREACH*"):
         pytest.fail(f"{path} was made")
 
