@@ -221,7 +221,9 @@ class _Session:
         if piece in self.files:  # no code of the learner's takes part
             student = LocalStudent({}, folder=self.folder)
         elif self._ready(index):
-            student = RemoteStudent(self.kernel, min(CALL_SECONDS, self.limits.cell_seconds, max(1.0, self._time_left())))
+            student = RemoteStudent(
+                self.kernel, min(CALL_SECONDS, self.limits.cell_seconds, max(1.0, self._time_left()))
+            )
         if student is None:
             why = f"Not run: {self._why_not()}"
             results = [

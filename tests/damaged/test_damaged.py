@@ -10,15 +10,30 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder import grade, release, sandbox, seeds
+from autograder import grade, intake, release, sandbox, seeds
 from autograder.course import Course
 from autograder.reasons import Reason
 from tests.damaged import page
-from tests.damaged.cases import CASES, MAX, Case
-from tests.damaged.edits import ASSIGNMENT, ROOT
+from tests.damaged.cases import CASES, FORMATS, MAX, Case
+from tests.damaged.edits import ASSIGNMENT, RIGHT, ROOT
+from transformer_lab.cells import grade_id_of, read_notebook
 
-QUICK = [case for case in CASES if not case.slow]
-SLOW = [case for case in CASES if case.slow]
+#: What only intake sees: once rebuilt, these are the right notebook again. In the quick run intake alone is asked.
+INTAKE = {case.student for case in FORMATS} - {"format-3", "big-outputs", "surrogate"}
+INTAKE |= {
+    "utf-16-be",
+    "windows-lines",
+    "copy-2",
+    "as-txt",
+    "comma",
+    "twice",
+    "merge",
+    "bom",
+    "graded-copied",
+    "as-raw",
+}
+SLOW = [case for case in CASES if case.slow or case.student in INTAKE]
+QUICK = [case for case in CASES if case not in SLOW]
 
 
 def _graded(root: Path, cases: list[Case], limits: sandbox.Limits) -> tuple[Course, dict[str, dict]]:
@@ -53,6 +68,24 @@ def test_it_comes_to_what_it_must(graded, case):
 @pytest.mark.parametrize("case", SLOW, ids=lambda case: case.what)
 def test_it_comes_to_what_it_must_in_the_end(slowly_graded, case):
     holds(slowly_graded[1][case.student], case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_intake_gives_its_reasons_and_the_whole_notebook(tmp_path, case):
+    stub = read_notebook(ROOT / f"notebooks/{ASSIGNMENT}/{ASSIGNMENT}.ipynb")
+    case.write(tmp_path)
+    received = intake.receive(tmp_path / case.student / ASSIGNMENT, ASSIGNMENT, stub)
+    remarks = list(received.remarks)
+    if received.notebook is not None:
+        rebuilt = intake.rebuild(stub, received.notebook)
+        remarks += rebuilt.remarks
+        if case.student in INTAKE:
+            texts = {grade_id_of(cell.metadata): cell.source for cell in rebuilt.notebook.cells}
+            assert {name: texts[name].strip() for name in RIGHT} == {name: text.strip() for name, text in RIGHT.items()}
+    expected = [
+        reason for reason in case.reasons if reason.scope in ("file", "cells") and reason is not Reason.BAD_TIME
+    ]
+    assert Counter(remark.reason for remark in remarks) == Counter(expected)
 
 
 def holds(record: dict, case: Case) -> None:
