@@ -999,7 +999,7 @@ TECHNIQUES = [
         "reader",
         "Prints codes that would move the cursor, set the title and rewrite lines of the instructor's terminal.",
         "Control characters are removed from all that is shown.",
-        'print("\\x1b]0;BRE" "ACH\\x07\\x1b[2J\\x1b[1A\\x1b[31mgraded: 20/20\\x1b[0m\\u202e")',
+        'print("\\x1b]0;taken\\x07\\x1b[2J\\x1b[1A\\x1b[31mgraded: 20/20\\x1b[0m\\u202e")',
         softmax='def softmax(scores, dim=-1):\n    raise ValueError("\\x1b[2J[red]20/20[/red]\\x07")\n',
     ),
     Technique(
