@@ -26,7 +26,7 @@ from tests.hostile import page
 from tests.hostile.notebooks import BREACH, CHAPTER, Canaries, hand_in, write_course
 from tests.hostile.techniques import FAMILIES, TECHNIQUES, Technique
 
-LIMITS = sandbox.Limits(cell_seconds=10, notebook_seconds=60, memory_bytes=3 << 29, file_bytes=32 << 20, processes=64)
+LIMITS = sandbox.Limits(cell_seconds=10, notebook_seconds=240, memory_bytes=3 << 29, file_bytes=32 << 20, processes=64)
 SHORT = [technique for technique in TECHNIQUES if not technique.long]
 LONG = [technique for technique in TECHNIQUES if technique.long]
 
