@@ -81,7 +81,7 @@ def test_intake_gives_its_reasons_and_the_whole_notebook(tmp_path, case):
         remarks += rebuilt.remarks
         if case.student in INTAKE:
             texts = {grade_id_of(cell.metadata): cell.source for cell in rebuilt.notebook.cells}
-            assert {name: texts[name].strip() for name in RIGHT} == {name: text.strip() for name, text in RIGHT.items()}
+            assert all(texts[name].strip().endswith(text.strip()) for name, text in RIGHT.items())
     expected = [
         reason for reason in case.reasons if reason.scope in ("file", "cells") and reason is not Reason.BAD_TIME
     ]
