@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-.PHONY: all setup notebooks bundle book grade test test-fast test-long mutation confusion stability results-check lint format clean distclean help
+.PHONY: all setup notebooks bundle book grade test test-fast test-long mutation confusion stability bench-grading results-check lint format clean distclean help
 
 all: notebooks book grade ## build the stubs and the book, grade the sample submissions, say where things are
 	@echo
@@ -47,7 +47,7 @@ grade: build/stubs ## grade the sample submissions in the sandbox
 	@.ci/system-packages bwrap=bubblewrap || true
 	@$(BIN)/autograder course $(COURSE) --samples
 	@if $(BIN)/autograder sandbox; then sandbox=bubblewrap; else sandbox=none; fi; \
-	  $(BIN)/autograder grade --course $(COURSE) --sandbox $$sandbox --cell-seconds 8
+	  $(BIN)/autograder grade --course $(COURSE) --sandbox $$sandbox --cell-seconds 8 --yes --accept-unenforced
 
 test: $(VENV)/installed ## run all tests but the long ones
 	@.ci/system-packages bwrap=bubblewrap chromium=chromium
@@ -68,6 +68,9 @@ confusion: $(VENV)/installed ## which known mistake is named as which
 
 stability: $(VENV)/installed ## verdicts over SEEDS=200 seeds, threads and algorithms; goes on where it was stopped
 	@nice $(BIN)/python -m tests.proof.stability $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS))
+
+bench-grading: $(VENV)/installed ## nbgrader autograde and ours on the same class, and larger ones: SUBMISSIONS="40 200 1000"
+	@$(BIN)/python -m tests.proof.grading_speed $(if $(SUBMISSIONS),--submissions $(SUBMISSIONS))
 
 results-check: $(VENV)/installed ## fail when the code that made a file of results/ has changed
 	@$(BIN)/python -m transformer_lab.results

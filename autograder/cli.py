@@ -221,11 +221,24 @@ def grade(
         ),
     ] = None,
     force: Annotated[bool, typer.Option(help="Grade again what has not changed.")] = False,
+    accept_unenforced: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unenforced",
+            envvar="AUTOGRADER_ACCEPT_UNENFORCED",
+            help="Grade although this host can't enforce a limit; which one is said.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Change points that were given before for the same answers, unasked.")
+    ] = False,
 ) -> None:
     """Grade submissions: submitted/<student>/<assignment>/<assignment>.ipynb in the course folder.
 
-    Writes scores and comments to the gradebook, a feedback page per submission, and the class report. Exits with 1 when
-    a submission could not be graded because of an error of the grader.
+    Writes scores and comments to the gradebook, a feedback page per submission, and the class report. Ended at any moment,
+    the same command goes on from there. Where the checks have changed since, it says who gains and who loses and asks
+    before it writes; where nobody can be asked and --yes is not given, the old points stay and the exit status is 3.
+    Exits with 1 when a submission could not be graded because of an error of the grader.
     """
     from autograder import feedback, report
     from autograder import grade as engine
@@ -241,13 +254,21 @@ def grade(
         for sentence in unenforced_limits():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     place = Course(course.resolve())
-    records = []
+    records, kept = [], []
     with _one_sentence(CourseError, SandboxError, ValueError, OSError):
         names = assignments or [n for n in place.assignments() if place.submissions(n)]
         if not names:
             raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
         for name in names:
-            with _progress(name) as progress:
+            with _progress(name) as (bar, progress):
+
+                def accept(changes, name=name, bar=bar):
+                    bar.stop()
+                    _print_changes(name, changes)
+                    if not (yes or _asked("Write these points?")):
+                        kept.append(name)
+                    return name not in kept
+
                 graded = engine.grade(
                     place,
                     name,
@@ -257,6 +278,7 @@ def grade(
                     limits=limits,
                     builtin_costs=builtin_costs,
                     force=force,
+                    accept_unenforced=accept_unenforced,
                     progress=progress,
                 )
             _write_feedback(feedback, place, name, graded)
@@ -269,19 +291,25 @@ def grade(
     failed = [record for record in records if record["status"] == engine.FAILED]
     for record in failed:
         err.print(f"[red]{escape(record['student'])}[/]: {escape(' '.join(record['remarks']))}")
-    raise typer.Exit(1 if failed else 0)
+    for name in kept:
+        err.print(
+            f"{name}: the old points stay. They change with `autograder grade {name} --yes`, without new judging."
+        )
+    raise typer.Exit(1 if failed else 3 if kept else 0)
 
 
 @app.command("sandbox")
 def sandbox_works() -> None:
     """Say whether learners' code can be run in a sandbox here; exits with 1 when it cannot."""
-    from autograder.sandbox import why_unavailable
+    from autograder.sandbox import unenforced_limits, why_unavailable
 
     reason = why_unavailable()
     if reason:
         err.print(f"[bold red]No sandbox here.[/] {escape(reason)}", highlight=False, soft_wrap=True)
         raise typer.Exit(1)
     out.print("The sandbox works.")
+    for sentence in unenforced_limits():
+        err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
 def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
@@ -292,6 +320,24 @@ def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> No
         page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"
         if not page.exists() or page.stat().st_mtime < newest:
             feedback.write_feedback(place.root, assignment, record["student"])
+
+
+def _print_changes(assignment: str, changes: list) -> None:
+    """Who gains and who loses by judging the same answers again."""
+    table = Table(title=f"{assignment}: judged again", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for column, justify in (("student", "left"), ("change", "right"), ("pieces", "left")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for change in changes:
+        pieces = (f"{piece} {change.before[piece]:g} → {change.after[piece]:g}" for piece in change.before)
+        table.add_row(escape(change.student), f"{change.difference:+g}", ", ".join(pieces))
+    out.print(table)
+    gain, lose = (sum(sign * change.difference > 0 for change in changes) for sign in (1, -1))
+    out.print(f"The checks or their settings have changed: {gain} would gain points, {lose} would lose some.")
+
+
+def _asked(question: str) -> bool:
+    """The answer of whoever sits at the terminal; no where nobody does."""
+    return sys.stdin.isatty() and typer.confirm(question, err=True)
 
 
 def _print_class(assignment: str, records: list[dict]) -> None:
@@ -324,7 +370,7 @@ def _progress(title: str):
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=not err.is_terminal) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield bar, lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager

@@ -50,6 +50,9 @@ class Course:
     def record(self, student: str, assignment: str) -> Path:
         return self.root / "results" / assignment / f"{student}.json"
 
+    def journal(self, assignment: str) -> Path:
+        return self.root / "journal" / f"{assignment}.jsonl"
+
     def assignments(self) -> list[str]:
         """The assignments that have a source, in the order of their names."""
         folder = self.root / "source"
@@ -86,11 +89,18 @@ class Course:
         return nbformat.from_dict(base)
 
 
-def write_atomically(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Write a file that is there completely or not at all, whoever else writes or reads it."""
+def write_atomically(path: Path, text: str, encoding: str = "utf-8", durable: bool = False) -> None:
+    """Write a file that is there completely or not at all, whoever else writes or reads it.
+
+    ``durable`` puts the contents on the disk before the name, so that this holds when the machine stops too.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding=encoding, errors="replace", newline="")
+    with beside.open("w", encoding=encoding, errors="replace", newline="") as file:
+        file.write(text)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(beside, path)
 
 

@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from traitlets import default
 
-from autograder import markup
+from autograder import markup, reasons
 from autograder.course import Course, CourseError, write_atomically
 from autograder.judge import checked_piece, strip_hidden
 from transformer_lab.cells import grade_id_of, is_test, nbgrader_flags, points_of
@@ -155,11 +155,17 @@ class Piece:
     @property
     def failures(self) -> list[tuple[str, list[dict[str, Any]]]]:
         """``(message, results)``: checks that failed for one and the same reason are told once."""
-        reasons: dict[str, list[dict[str, Any]]] = {}
+        told: dict[str, list[dict[str, Any]]] = {}
         for result in self.results:
             if result["message"]:
-                reasons.setdefault(result["message"].removeprefix("Not run: "), []).append(result)
-        return list(reasons.items())
+                told.setdefault(result["message"].removeprefix("Not run: "), []).append(result)
+        return list(told.items())
+
+    @property
+    def codes(self) -> dict[str, tuple[str, str]]:
+        """By message, the code and the meaning of a reason that is another one than a wrong result."""
+        found = {r["message"].removeprefix("Not run: "): r.get("reason", "") for r in self.results if r["message"]}
+        return {m: (code, reasons.meaning(code)) for m, code in found.items() if code not in ("", reasons.Reason.WRONG)}
 
     @property
     def slips(self) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -241,7 +247,7 @@ def page(
         title=_title(notebook, assignment),
         record=record,
         status=(record or {}).get("status", "graded"),
-        remarks=(record or {}).get("remarks", []),
+        remarks=reasons.explained((record or {}).get("remarks", []), (record or {}).get("reasons", [])),
         submitted=_when((record or {}).get("timestamp")),
         penalty=entry.penalty if entry else 0.0,
         earned=earned,

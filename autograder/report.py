@@ -28,7 +28,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 from nbgrader.api import Grade, Gradebook, GradeCell, SubmittedAssignment, SubmittedNotebook
 
-from autograder import markup, registry, weights
+from autograder import markup, reasons, registry, weights
 from autograder.course import Course, CourseError, write_atomically
 from autograder.feedback import is_not_begun
 from transformer_lab.cells import read_notebook
@@ -177,6 +177,12 @@ class Line:
     seconds: float
     changed: bool = False
     same: str = ""  # who else handed in the same weights, or nearly the same
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def reasoned(self) -> list[tuple[str, str, str]]:
+        """Each remark with the code of its reason and what that means in general."""
+        return reasons.explained(self.remarks, self.reasons)
 
 
 @dataclass
@@ -320,6 +326,7 @@ def _line(record: dict[str, Any]) -> Line:
         told=told(record),
         seconds=record["seconds"],
         changed=final is not None and score is not None and abs(final - score) > 1e-9,
+        reasons=record.get("reasons", []),
     )
 
 

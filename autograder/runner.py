@@ -17,6 +17,7 @@ import torch
 from autograder import diagnose, recreates, registry, settings, stand_ins
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
+from autograder.reasons import Reason, of_error
 from autograder.student import FILE_ERRORS, Student, StudentError, as_student
 from transformer_lab.cells import Cell
 
@@ -31,7 +32,8 @@ STOPPED = ("Timeout", "TimeoutError", "Hung", "KernelDied")
 class CheckResult:
     """What one hidden check found.
 
-    ``message`` is empty when the check holds; ``diagnosis`` names the known mistake whose numbers the piece gives.
+    ``message`` is empty when the check holds, and so is ``reason``, the code of a :class:`autograder.reasons.Reason`;
+    ``diagnosis`` names the known mistake whose numbers the piece gives.
     ``notes`` are about the piece and stand with the first of its checks; what they cost is gone from ``earned``.
     So do ``terms``, which say on what terms the piece was judged where these were not the usual ones.
     """
@@ -46,6 +48,7 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
     seconds: float = 0.0
+    reason: str = ""
 
     @property
     def passed(self) -> bool:
@@ -145,16 +148,16 @@ class _Trial:
 
     checks: list[registry.Check]
     attempts: list[diagnose.Attempt] = field(default_factory=list)
-    outcomes: list[tuple[str, float]] = field(default_factory=list)
+    outcomes: list[tuple[str, float, str]] = field(default_factory=list)  # message, seconds, code of the reason
     stopped: str = ""
 
     @property
     def earned(self) -> float:
-        return sum(check.points for check, (message, _) in zip(self.checks, self.outcomes, strict=True) if not message)
+        return sum(check.points for check, (message, *_) in zip(self.checks, self.outcomes, strict=True) if not message)
 
     @property
     def failed(self) -> bool:
-        return any(message for message, _ in self.outcomes)
+        return any(message for message, *_ in self.outcomes)
 
     @property
     def errors(self) -> list[StudentError]:
@@ -162,28 +165,31 @@ class _Trial:
 
     def answers_as(self, other: _Trial) -> bool:
         """Whether every check saw the same in both."""
-        return [message for message, _ in self.outcomes] == [message for message, _ in other.outcomes]
+        return [message for message, *_ in self.outcomes] == [message for message, *_ in other.outcomes]
 
 
 def _try(student: Student, checks: list[registry.Check], seed: int | bytes) -> _Trial:
-    trial = _Trial(checks)
+    trial, reason = _Trial(checks), ""
     for check in checks:
         rerun = _rerun(check, seed)
         began, start, message = time.perf_counter(), len(student.transcript), trial.stopped
         if not trial.stopped:
+            reason = ""
             try:
                 rerun(student)
             except CheckFailed as failure:
-                message = str(failure)
+                message, reason = str(failure), Reason.WRONG
             except StudentError as error:
                 message = _error_message(check.piece, error)
+                reason = of_error(check.piece, error.type_name, error.message)
                 if error.type_name in STOPPED:
                     trial.stopped = f"Not run: {message}"
             except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
+                reason = Reason.BAD_ANSWER
         trial.attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
-        trial.outcomes.append((message, time.perf_counter() - began))
+        trial.outcomes.append((message, time.perf_counter() - began, str(reason)))
     del student.transcript[:]
     return trial
 
@@ -221,9 +227,11 @@ def _run_piece(
     return _noted(results, note, price) if note else results
 
 
-def _result(check: registry.Check, message: str, seconds: float) -> CheckResult:
+def _result(check: registry.Check, message: str, seconds: float, reason: str) -> CheckResult:
     earned = 0.0 if message else check.points
-    return CheckResult(check.name, check.piece, check.chapter, check.points, earned, message, seconds=seconds)
+    return CheckResult(
+        check.name, check.piece, check.chapter, check.points, earned, message, seconds=seconds, reason=reason
+    )
 
 
 def _freed(

@@ -3,34 +3,31 @@
     with sandbox.start(Limits(), sandboxed=True) as kernel:
         kernel.client.execute("1 + 1")
 
-The sandbox is bubblewrap (``bwrap``): user, process, network, mount, host name and inter-process namespaces of its own,
-no capability, a read-only system, and a private, bounded ``/tmp``. Of the host it sees the system's libraries, the
-Python installation and the package ``transformer_lab``; nothing of the course, of other submissions or of the grader.
+There are two walls. The outer one is bubblewrap (``enclosure.py``): no network, a read-only system, no view of the course,
+of other submissions or of the grader. In it waits a warm parent (``parent.py``) that has PyTorch and IPython loaded and
+forks once for each kernel; the fork goes behind the inner wall (``kernel_main.py``) before anything of a learner's runs:
+user, process, mount, network, host name and inter-process namespaces of its own, no capability, and a private, bounded
+``/tmp``. Memory and processes are bounded by control groups (``cgroups.py``), for root as well.
 
-The network namespace is empty: Jupyter's messages travel over Unix sockets. The grader binds them and the kernel
-inherits them, so that no folder of the host is writable in the sandbox.
+Jupyter's messages travel over Unix sockets. The grader binds them and the kernel inherits them, so that no folder of the
+host is writable in the sandbox. What arrives on them is a learner's, and is measured before it is looked at.
 
-Three layers, each usable alone: :class:`BubblewrapProvisioner` wraps the command of a kernel, :class:`SandboxKernelManager`
-is a ``jupyter_client`` manager that uses it (with nbclient: ``NotebookClient(nb, km=kernel.manager)``), and
-:func:`start` gives a ready :class:`Kernel`.
+Three layers, each usable alone: :class:`BubblewrapProvisioner` starts a kernel, :class:`SandboxKernelManager` is a
+``jupyter_client`` manager that uses it (with nbclient: ``NotebookClient(nb, km=kernel.manager)``), and :func:`start` gives
+a ready :class:`Kernel`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import functools
 import json
 import os
 import platform
 import re
-import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -39,6 +36,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any, TypeVar
 
+import zmq
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.client import KernelClient
@@ -49,31 +47,37 @@ from jupyter_client.session import Session
 from jupyter_core.utils import run_sync
 from traitlets import Bool, Instance
 
-import transformer_lab
+from autograder import cgroups, enclosure, parent
+from autograder.enclosure import HOME, KERNEL_MAIN, WORK, RunDirectory, SandboxError, why_unavailable
+from autograder.parent import Parent
+
+__all__ = [
+    "BubblewrapProvisioner",
+    "Kernel",
+    "Limits",
+    "SandboxError",
+    "SandboxKernelManager",
+    "require",
+    "start",
+    "unenforced_limits",
+    "why_unavailable",
+]
 
 Client = TypeVar("Client", bound=KernelClient)
 
 PROVISIONER = "bubblewrap-provisioner"
-KERNEL_MAIN = Path(__file__).with_name("kernel_main.py")
 
-#: Where things are inside the sandbox.
-COURSE, HOME, WORK = "/course", "/tmp/home", "/tmp/work"
+#: The kernel's connection file, inside.
+CONNECTION = "/tmp/connection.json"
 
-#: The first version that can bound a temporary file system, and the first that can forbid nested user namespaces.
-OLDEST_BWRAP, BWRAP_DISABLES_USERNS = (0, 7), (0, 8)
+#: A message of a kernel's may have this many bytes, and this many may wait to be read. A larger one is never received.
+MAX_MESSAGE_BYTES, MAX_MESSAGES = 16_000_000, 32
 
-#: The whole of /etc: what the dynamic linker, fonts and local time need. Accounts are made up, see _write_accounts.
-ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime")
+#: JSON that is nested deeper than this is no message.
+MAX_MESSAGE_DEPTH = 60
 
-#: The user without rights, as every distribution numbers it.
-NOBODY = 65534
-
-_RUN_PREFIX = "tpp-"
-_STDERR_BYTES = 1 << 16
-
-
-class SandboxError(RuntimeError):
-    """The kernel can't be started as asked; the message says what to do."""
+#: Set to 1, it accepts what this host can't enforce (:func:`require`), as the option of the command line does.
+ACCEPT = "AUTOGRADER_ACCEPT_UNENFORCED"
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,9 @@ class Limits:
     cell_seconds, notebook_seconds
         Time by the clock. ``notebook_seconds`` is also each process's limit of processor time.
     memory_bytes
-        Address space of each process. PyTorch on a CPU needs about 0.6 GB to be imported; CUDA maps many times the
-        memory that it uses, so a kernel that may use a GPU needs another kind of limit.
+        Memory of all processes together, files in memory included, where the host has control groups: the system ends
+        what asks for more. A single process gets a ``MemoryError`` at seven eighths of it, counted as address space beyond
+        what it started with; a fresh kernel needs about 0.6 GB of that for PyTorch.
     file_bytes
         Size of a file, and of each of the two temporary file systems (/tmp and /dev/shm).
     processes
@@ -109,7 +114,8 @@ def start(
     *,
     sandboxed: bool = True,
     hidden: Iterable[Path] = (),
-    startup_seconds: float = 60,
+    startup_seconds: float = 180,
+    warm: bool = True,
 ) -> Kernel:
     """Start a kernel and wait until it answers.
 
@@ -127,13 +133,16 @@ def start(
         installation). The course and the working directory always are.
     startup_seconds
         How long to wait for the kernel.
+    warm
+        Fork the kernel from a parent that has PyTorch loaded, which this process and thread keeps for the next kernels.
+        False starts a fresh one, for what can't be forked, such as work on a GPU.
 
     Raises
     ------
     SandboxError
         There is no sandbox here (:func:`why_unavailable` says why), or the kernel died or did not answer in time.
     """
-    kernel = Kernel(limits or Limits(), sandboxed=sandboxed, hidden=hidden)
+    kernel = Kernel(limits or Limits(), sandboxed=sandboxed, hidden=hidden, warm=warm)
     try:
         kernel._start(startup_seconds)
     except BaseException:
@@ -149,10 +158,10 @@ class Kernel:
     further clients, asynchronous ones as nbclient needs them.
     """
 
-    def __init__(self, limits: Limits, *, sandboxed: bool, hidden: Iterable[Path] = ()):
+    def __init__(self, limits: Limits, *, sandboxed: bool, hidden: Iterable[Path] = (), warm: bool = True):
         self.limits = limits
         self.sandboxed = sandboxed
-        self.manager = SandboxKernelManager(limits=limits, sandboxed=sandboxed)
+        self.manager = SandboxKernelManager(limits=limits, sandboxed=sandboxed, warm=warm)
         self.manager.hidden = tuple(hidden)
         self._client: BlockingKernelClient | None = None
         # Also when it is forgotten: the garbage collector waits for ever for ZeroMQ sockets that are left open.
@@ -166,11 +175,12 @@ class Kernel:
         return self._client
 
     def _start(self, startup_seconds: float) -> None:
+        deadline = time.monotonic() + startup_seconds
+        self.manager.startup_seconds = startup_seconds
         self.manager.start_kernel()
         self._client = client = self.manager.connect(BlockingKernelClient)
         client.allow_stdin = False  # input() raises in the cell at once instead of waiting for nobody
         client.start_channels(stdin=False, hb=False)
-        deadline = time.monotonic() + startup_seconds
         while not self._answers(deadline):
             if not self.is_alive():
                 raise SandboxError(f"The kernel died while it started. {self._last_words()}")
@@ -214,6 +224,19 @@ class Kernel:
         if self.is_alive():
             self.manager.interrupt_kernel()
 
+    def out_of_memory(self) -> bool:
+        """Whether the system has ended a process of the kernel because of the memory that it asked for.
+
+        False where the host has no control groups. Can be asked after the kernel's end, until :meth:`close`.
+        """
+        group = self.manager.group
+        return group is not None and group.out_of_memory()
+
+    def peak_bytes(self) -> int:
+        """The most memory that the kernel's processes have had together; 0 where the host has no control groups."""
+        group = self.manager.group
+        return group.peak_bytes() if group is not None else 0
+
     def kill(self) -> None:
         """End the kernel now, with every process that it started. Nothing in the kernel can prevent it."""
         self.manager._kill_kernel()
@@ -250,6 +273,7 @@ class DirectProvisioner(LocalProvisioner):
         super().__init__(**kwargs)
         self._passed: list[int] = []  # descriptors for the kernel, ours to close once it has them
         self._stderr: int | None = None
+        self._plan: dict[str, Any] = {}
 
     def _manager(self) -> SandboxKernelManager:
         if not isinstance(self.parent, SandboxKernelManager):
@@ -259,23 +283,27 @@ class DirectProvisioner(LocalProvisioner):
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         manager = self._manager()
         kwargs = await super().pre_launch(**kwargs)
+        self._stderr = parent.memory_file("stderr")
+        limits = _resource_limits(manager.limits, manager.sandboxed)
+        self._plan = {"limits": limits, "message_bytes": MAX_MESSAGE_BYTES // 2}
+        return self._dress(manager, kwargs)
+
+    def _dress(self, manager: SandboxKernelManager, kwargs: dict[str, Any]) -> dict[str, Any]:
         run = manager.run_directory.path
-        sockets = {f"ipc://{manager.ip}-{port}": self._listen(f"{manager.ip}-{port}") for port in manager.ports}
-        plan = json.dumps({"limits": _resource_limits(manager.limits, manager.sandboxed), "sockets": sockets})
-        python, script, *arguments = kwargs["cmd"]
-        kwargs["cmd"] = [python, script, plan, *arguments]
+        self._plan |= {"sockets": self._listen(manager), "connection_file": manager.connection_file}
+        python, script, *_ = kwargs["cmd"]
         for folder in ("home", "work", "course"):
             (run / folder).mkdir()
-        (run / "course" / "transformer_lab").symlink_to(_transformer_lab())
-        kwargs["env"] = _environment(home=str(run / "home"), temporary=str(run), course=str(run / "course"))
-        kwargs["cwd"] = str(run / "work")
-        # What is written to the real stderr is kept, up to a limit, to explain a failed start. It goes to memory and
-        # not to a pipe (a full pipe would stop the kernel) nor to a file (which could grow).
-        self._stderr = os.memfd_create("stderr", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._stderr, _STDERR_BYTES)
-        fcntl.fcntl(self._stderr, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-        kwargs.update(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr)
-        return kwargs
+        (run / "course" / "transformer_lab").symlink_to(enclosure._transformer_lab())
+        environment = enclosure.environment(home=str(run / "home"), temporary=str(run), course=str(run / "course"))
+        return kwargs | {
+            "cmd": [python, script, json.dumps(self._plan)],
+            "env": environment,
+            "cwd": str(run / "work"),
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+            "stderr": self._stderr,
+        }
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any):
         try:
@@ -292,21 +320,21 @@ class DirectProvisioner(LocalProvisioner):
 
     def stderr_text(self) -> str:
         """What the kernel's process wrote to its real stderr, up to a limit."""
-        if self._stderr is None:
-            return ""
-        return os.pread(self._stderr, _STDERR_BYTES, 0).rstrip(b"\0").decode(errors="replace").strip()
+        return "" if self._stderr is None else parent.text_of(self._stderr)
 
-    def _listen(self, path: str) -> int:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
-            listener.listen(16)
-            return self._pass(listener.detach())
-
-    def _pass(self, descriptor: int) -> int:
-        self._passed.append(descriptor)
-        return descriptor
+    def _listen(self, manager: SandboxKernelManager) -> dict[str, int]:
+        """Bound sockets by the address that the kernel will be told to bind."""
+        found = {}
+        for port in manager.ports:
+            path = f"{manager.ip}-{port}"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(path)
+                listener.listen(16)
+                found[f"ipc://{path}"] = listener.detach()
+                self._passed.append(found[f"ipc://{path}"])
+        return found
 
     def _close_passed(self) -> None:
         while self._passed:
@@ -314,48 +342,54 @@ class DirectProvisioner(LocalProvisioner):
 
 
 class BubblewrapProvisioner(DirectProvisioner):
-    """Starts the kernel inside bubblewrap; the entry point ``bubblewrap-provisioner`` names it to Jupyter."""
+    """Starts the kernel in the sandbox; the entry point ``bubblewrap-provisioner`` names it to Jupyter."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
-        self._first: int | None = None  # pidfd of the sandbox's first process
+        self._own: Parent | None = None  # a parent that makes this one kernel only
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         reason = why_unavailable()
         if reason is not None:
             raise SandboxError(reason)
-        kwargs = await super().pre_launch(**kwargs)
-        manager = self._manager()
-        arguments = _bwrap_arguments(manager.limits, manager.run_directory.path, manager.hidden)
-        # By descriptor and not on the command line, which the sandboxed processes can read.
-        args = self._pass(os.memfd_create("bwrap-args", os.MFD_CLOEXEC))
-        os.write(args, b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
-        os.lseek(args, 0, os.SEEK_SET)
-        self._info, info = os.pipe2(os.O_CLOEXEC)
-        self._pass(info)
-        kwargs["cmd"] = [_bwrap(), "--args", str(args), "--info-fd", str(info), "--", *kwargs["cmd"]]
-        # bwrap's first process inside keeps the environment that bwrap was started with, readable in /proc.
-        kwargs["env"] = {"PATH": "/usr/bin:/bin"}
-        kwargs["independent"] = True  # keeps the grader's process number out of it as well
-        kwargs["cwd"] = "/"
-        user = _sandbox_user()
-        if user is not None:
-            kwargs.update(user=user, group=user, extra_groups=[])
-            manager.run_directory.give_to(user)
+        return await super().pre_launch(**kwargs)
+
+    def _dress(self, manager: SandboxKernelManager, kwargs: dict[str, Any]) -> dict[str, Any]:
+        self._plan |= {
+            "file_bytes": manager.limits.file_bytes,
+            "connection": Path(manager.connection_file).read_text(),
+            "connection_file": CONNECTION,
+            "folders": [HOME, WORK],
+            "folder": WORK,
+        }
         return kwargs
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any):
+        manager = self._manager()
+        way = enclosure.way_inside()
+        assert way is not None  # pre_launch has asked
+        listeners = self._listen(manager)
+        self._plan["addresses"] = list(listeners)
+        assert self._stderr is not None
+        go = None
         try:
-            connection_info = await super().launch_kernel(cmd, **kwargs)
-            told = b""
-            while b"}" not in told and (part := os.read(self._info, 4096)):
-                told += part
+            if way.inner and manager.warm:
+                source = parent.warm(way, manager.hidden, manager.limits.file_bytes)
+            else:
+                source = self._own = Parent(way, manager.hidden, (), manager.limits.file_bytes)
+            given = list(listeners.values())
+            process, go = source.start(self._plan, self._stderr, given, manager.startup_seconds)
+            self.process = process  # type: ignore[assignment]  # as much of a Popen as is asked for
+            self.pid = process.pid
+            manager.bound(process.pid)
+            go.send(b"go")
+        except BrokenPipeError:  # it died meanwhile, which poll() will tell
+            pass
         finally:
-            os.close(self._info)
-        if told:  # else bwrap has failed, which poll() will tell
-            with contextlib.suppress(ProcessLookupError):
-                self._first = os.pidfd_open(json.loads(told)["child-pid"])
-        return connection_info
+            self._close_passed()
+            if go is not None:
+                go.close()
+        return self.connection_info
 
     async def send_signal(self, signum: int) -> None:
         if signum not in (signal.SIGKILL, signal.SIGTERM):
@@ -364,26 +398,59 @@ class BubblewrapProvisioner(DirectProvisioner):
 
     async def kill(self, restart: bool = False) -> None:
         """Kill the first process of the sandbox, and return when the system has ended all others with it."""
-        if self.process is None:
-            return
-        try:
-            if self._first is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._first, signal.SIGKILL)
-                # Readable when it and with it all others have ended; bwrap itself may end before.
-                select.select([self._first], [], [], 10)
-        finally:
-            self.process.kill()  # does nothing to a process that has ended
-            self.process.wait()
+        if self._own is not None:
+            self._own.close()
+        if self.process is not None:
+            self.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
 
     async def terminate(self, restart: bool = False) -> None:
         await self.kill(restart=restart)
 
     async def cleanup(self, restart: bool = False) -> None:
         await super().cleanup(restart=restart)
-        if self._first is not None:
-            os.close(self._first)
-            self._first = None
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+class _Session(Session):
+    """Reads a kernel's messages as what they are, a learner's: whatever is no message becomes an empty one.
+
+    An empty message answers no request, so that everybody passes over it.
+    """
+
+    def feed_identities(self, msg_list: Any, copy: bool = True) -> Any:
+        try:
+            return super().feed_identities(msg_list, copy)
+        except Exception:
+            return [], []
+
+    def deserialize(self, msg_list: Any, content: bool = True, copy: bool = True) -> dict[str, Any]:
+        try:
+            message = super().deserialize(msg_list, content=content, copy=copy)
+            parts = [message[name] for name in ("header", "parent_header", "metadata", "content")]
+            names = [message["msg_type"], *(part.get("msg_id", "") for part in parts[:2])]
+            if all(isinstance(name, str) for name in names) and _is_shallow(parts):
+                return message
+        except Exception:  # whatever a hostile kernel may send
+            pass
+        empty: dict[str, Any] = {name: {} for name in ("header", "parent_header", "metadata", "content")}
+        return empty | {"msg_id": "", "msg_type": "", "buffers": []}
+
+
+def _is_shallow(parts: list[Any]) -> bool:
+    """Whether ``parts`` are dictionaries that are not nested too deep for recursive functions."""
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    level = parts
+    for _ in range(MAX_MESSAGE_DEPTH):
+        if not level:
+            return True
+        inner = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+    return False
 
 
 class SandboxKernelManager(KernelManager):
@@ -395,15 +462,28 @@ class SandboxKernelManager(KernelManager):
 
     limits = Instance(Limits, args=())
     sandboxed = Bool(True)
+    warm = Bool(True)
     hidden: tuple[Path, ...] = ()
+    startup_seconds: float = 180
+    #: The control group of the kernel's processes; None where the host has none. Kept after the kernel's end.
+    group: cgroups.Group | None = None
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self._clients: list[KernelClient] = []
-        self._run: _RunDirectory | None = None
+        self._run: RunDirectory | None = None
+
+    def bound(self, process: int) -> None:
+        """Put a process, and with it all that it will start, under the limits that only control groups can hold."""
+        where = cgroups.place()
+        if where is None:
+            return
+        self.group = cgroups.Group(where, self.limits.memory_bytes, self.limits.processes)
+        with contextlib.suppress(ProcessLookupError):
+            self.group.add(process)
 
     @property
-    def run_directory(self) -> _RunDirectory:
+    def run_directory(self) -> RunDirectory:
         """The kernel's folder on the host, from its start to its end."""
         if self._run is None:
             raise SandboxError("This kernel is not running.")
@@ -419,10 +499,12 @@ class SandboxKernelManager(KernelManager):
         Each has a session of its own: two clients of one session would share an identity, and the kernel would answer
         only the later one.
         """
-        session = Session(parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme)
+        session = _Session(parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme)
         connection = self.get_connection_info() | {"session": session, "connection_file": self.connection_file}
         del connection["key"], connection["signature_scheme"]
         client = kind(**(connection | {"parent": self} | kwargs))
+        client.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        client.context.setsockopt(zmq.RCVHWM, MAX_MESSAGES)
         # Stopped with the kernel: nbclient leaves the client of a kernel that it was handed running, and the heartbeat's
         # thread of a forgotten client hangs the garbage collector.
         self._clients.append(client)
@@ -457,6 +539,8 @@ class SandboxKernelManager(KernelManager):
             if self._run is not None:
                 self._run.remove()
                 self._run = None
+            if self.group is not None:
+                self.group.close()
             self.provisioner = None
 
     cleanup_resources = run_sync(_async_cleanup_resources)
@@ -468,7 +552,8 @@ class SandboxKernelManager(KernelManager):
     def _prepare_run_directory(self) -> None:
         if self._run is not None:
             return
-        self._run = _RunDirectory()
+        self.group = None
+        self._run = RunDirectory()
         run = self._run.path
         self.transport = "ipc"
         self.ip = str(run / "k")
@@ -477,204 +562,28 @@ class SandboxKernelManager(KernelManager):
         self.shell_port, self.iopub_port, self.stdin_port, self.control_port, self.hb_port = range(1, 6)
 
 
-class _RunDirectory:
-    """A kernel's folder on the host: sockets, connection file, accounts. Removed on request, at the latest at exit.
-
-    A lock tells the folders of running graders from those of killed ones, which the next grader removes.
-    """
-
-    def __init__(self):
-        base = tempfile.gettempdir()
-        if len(base) > 60:  # the path of a Unix socket holds 107 bytes
-            base = "/tmp"
-        _remove_stale(base)
-        self.path = Path(tempfile.mkdtemp(prefix=_RUN_PREFIX, dir=base)).resolve()
-        lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        self.remove = weakref.finalize(self, _remove_run_directory, self.path, lock, os.getpid())
-        shutil.copyfile(KERNEL_MAIN, self.path / KERNEL_MAIN.name)
-        (self.path / "passwd").write_text(
-            f"root:x:0:0:root:/nonexistent:/bin/false\nlearner:x:1000:1000:Learner:{HOME}:/bin/sh\n"
-        )
-        (self.path / "group").write_text("root:x:0:\nlearner:x:1000:\n")
-        (self.path / "hosts").write_text("127.0.0.1 localhost\n")
-
-    def give_to(self, user: int) -> None:
-        """Make ``user`` the owner of the folder and of all in it. Only root can."""
-        for path in (self.path, *self.path.rglob("*")):
-            os.chown(path, user, user, follow_symlinks=False)
-
-
-def _remove_run_directory(path: Path, lock: int, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker of the grader must leave its parent's folder alone
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
-
-
-@functools.cache
-def _remove_stale(base: str) -> None:
-    owners = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
-    for path in Path(base).glob(f"{_RUN_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            # A minute's grace: a folder is made before it can be locked.
-            if path.is_symlink() or path.stat().st_uid not in owners or time.time() - path.stat().st_mtime < 60:
-                continue
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
-
-
-# -------------------------------------------------------------------------------------------------------- what is seen
-
-
-def _bwrap() -> str:
-    return shutil.which("bwrap") or ""
-
-
-def _bwrap_version() -> tuple[int, ...]:
-    text = subprocess.run([_bwrap(), "--version"], capture_output=True, text=True, timeout=10).stdout
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
-
-
-def _bwrap_arguments(limits: Limits, run: Path, hidden: Iterable[Path]) -> list[str]:
-    """The sandbox as arguments of bwrap, without the command."""
-    size = str(limits.file_bytes)
-    environment = _environment(home=HOME, temporary="/tmp", course=COURSE)
-    return [
-        # --unshare-all alone would go on without a user namespace where there is none.
-        *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-        *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
-        # A fork server that puts each fork into namespaces of its own will have to give this one up.
-        *(["--disable-userns"] if _bwrap_version() >= BWRAP_DISABLES_USERNS else []),
-        "--clearenv",
-        *(word for name, value in environment.items() for word in ("--setenv", name, value)),
-        # Read-only: Linux lets processes of the host's root write host-wide settings there, whatever the namespace.
-        *("--proc", "/proc", "--remount-ro", "/proc"),
-        *("--dev", "/dev", "--size", size, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-        *("--size", size, "--perms", "1777", "--tmpfs", "/tmp", "--dir", HOME, "--dir", WORK),
-        *_mounts(run, hidden),
-        *("--remount-ro", "/"),  # the file system that holds the mount points, in memory and else unbounded
-        *("--chdir", WORK),
-    ]
-
-
-def _mounts(run: Path, hidden: Iterable[Path]) -> list[str]:
-    """Read-only views of the host, and empty folders over what must not be seen, the outer ones first."""
-    links, binds = _system()
-    for folder in _python_folders():
-        binds.setdefault(folder, folder)
-    binds[f"{COURSE}/transformer_lab"] = str(_transformer_lab())
-    for name in ("passwd", "group", "hosts"):
-        binds[f"/etc/{name}"] = str(run / name)
-    binds[str(run)] = str(run)
-    sources = {inside: Path(outside).resolve() for inside, outside in binds.items()}
-    masks = set()
-    for concealed in {path.resolve() for path in (*_course_folders(), Path.cwd(), *hidden)}:
-        for inside, source in sources.items():
-            if concealed == source:
-                raise SandboxError(
-                    f"{concealed} holds submissions or solutions, and the sandbox must show it because it is also "
-                    "a folder of the system or of the Python installation: move one of the two."
-                )
-            if concealed.is_relative_to(source) and concealed.is_dir():
-                masks.add(str(Path(inside) / concealed.relative_to(source)))
-    words = [word for inside, target in links.items() for word in ("--symlink", target, inside)]
-    for path in sorted({*binds, *masks}, key=lambda path: (path.count("/"), path)):
-        words += ["--tmpfs", path] if path in masks else ["--ro-bind", str(sources[path]), path]
-    # Last, since a folder that is hidden may hold one that is seen: the environment .venv in the course's checkout.
-    return words + [word for path in sorted(masks) for word in ("--remount-ro", path)]
-
-
-def _system() -> tuple[dict[str, str], dict[str, str]]:
-    """The system's programs and libraries: symbolic links (path: target) and folders (path inside: path outside)."""
-    links, binds = {}, {}
-    for path in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
-        if os.path.islink(path):
-            links[path] = os.readlink(path)
-        elif os.path.isdir(path):
-            binds[path] = path
-    for name in ETC:
-        if os.path.exists(f"/etc/{name}"):
-            binds[f"/etc/{name}"] = f"/etc/{name}"
-    return links, binds
-
-
-def _python_folders() -> list[str]:
-    """The Python installation and environment, the packages outside of them, and each link on the way to the program."""
-    folders = [sys.prefix, sys.base_prefix, *_package_folders()]
-    link = sys.executable
-    while True:
-        if not any(Path(link).is_relative_to(folder) for folder in folders):
-            folders.append(link)
-        if not os.path.islink(link):
-            return folders
-        link = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
-
-
-def _package_folders() -> list[str]:
-    """Folders of installed packages outside of the environment, such as the user's own."""
-    prefixes = (sys.prefix, sys.base_prefix)
-    return [
-        folder
-        for folder in dict.fromkeys(sys.path)
-        if Path(folder).name in ("site-packages", "dist-packages")
-        and os.path.isdir(folder)
-        and not any(Path(folder).is_relative_to(prefix) for prefix in prefixes)
-    ]
-
-
-def _transformer_lab() -> Path:
-    return Path(transformer_lab.__file__).resolve().parent
-
-
-def _course_folders() -> list[Path]:
-    """The checkout that this package lies in; the package alone if it is installed among others."""
-    package = Path(__file__).resolve().parent
-    return [package.parent if (package.parent / "pyproject.toml").exists() else package]
-
-
-def _environment(*, home: str, temporary: str, course: str) -> dict[str, str]:
-    """All of the kernel's environment. One thread each, so that sums come out the same on every machine."""
-    threads = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-    return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": home,
-        "USER": "learner",
-        "LOGNAME": "learner",
-        "LANG": "C.UTF-8",
-        "TMPDIR": temporary,
-        "IPYTHONDIR": f"{temporary}/ipython",
-        "MPLCONFIGDIR": f"{temporary}/matplotlib",
-        "PYTHONPATH": ":".join([course, *_package_folders()]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "TRANSFORMER_LAB_PIECES": "builtin",
-        **{f"{library}_NUM_THREADS": "1" for library in threads},
-    }
-
-
 # -------------------------------------------------------------------------------------------------- limits and the host
 
 
 def _resource_limits(limits: Limits, sandboxed: bool) -> dict[str, int]:
     wanted = {
-        "RLIMIT_AS": limits.memory_bytes,
+        "RLIMIT_AS": limits.memory_bytes // 8 * 7,
         "RLIMIT_FSIZE": limits.file_bytes,
         "RLIMIT_CPU": int(limits.notebook_seconds) + 1,
         "RLIMIT_NOFILE": 1024,
         "RLIMIT_CORE": 0,
+        "RLIMIT_MSGQUEUE": 1 << 20,
+        "RLIMIT_MEMLOCK": 1 << 16,
     }
-    if sandboxed and not _processes_unbounded():  # outside, all of the user's processes would count
+    if sandboxed and not _processes_uncounted():  # outside, all of the user's processes would count
         wanted["RLIMIT_NPROC"] = limits.processes
     return wanted
 
 
-def _processes_unbounded() -> str | None:
-    """Why the number of processes can't be bounded here, as a sentence, or None."""
-    if os.geteuid() == 0 and _sandbox_user() is None:
+def _processes_uncounted() -> str | None:
+    """Why the number of processes can't be bounded by a resource limit, as a sentence, or None."""
+    way = enclosure.way_inside()
+    if way is None or not way.unprivileged:
         return (
             "The number of processes is not bounded, because the sandbox runs as root, whom the system exempts: grade as "
             f"an ordinary user, or install Python where everyone can read it ({sys.prefix} and {sys.base_prefix})."
@@ -690,92 +599,35 @@ def _processes_unbounded() -> str | None:
 
 def unenforced_limits() -> list[str]:
     """What this host can't enforce of :class:`Limits`, one sentence each; empty if everything holds."""
-    sentences = [
+    if cgroups.place() is not None:
+        return []
+    memory = (
         "Memory and processor time are bounded for each process of a kernel, but not for several processes together, "
-        "nor for memory that belongs to no process (shared memory, a flood of small files)."
-    ]
-    processes = _processes_unbounded()
-    return [*sentences, processes] if processes else sentences
+        "nor for memory that belongs to no process (shared memory, a flood of small files), because this process can make "
+        "no control groups: grade as root, or with `systemd-run --user --scope` before the command."
+    )
+    processes = _processes_uncounted()
+    return [memory, processes] if processes else [memory]
 
 
-@functools.cache
-def why_unavailable() -> str | None:
-    """None if a sandbox can be started here, else one sentence that says what is missing and what to do."""
-    if sys.platform != "linux":
-        return "The sandbox needs Linux: grade in a Linux machine, virtual machine or container."
-    if not _bwrap():
-        return (
-            "bubblewrap is not installed: run `apt-get install bubblewrap` (or your distribution's package bubblewrap)."
-        )
-    version = _bwrap_version()
-    if version < OLDEST_BWRAP:
-        return (
-            f"bubblewrap {'.'.join(map(str, version))} is too old to bound the sandbox's disk: "
-            f"install version {'.'.join(map(str, OLDEST_BWRAP))} or newer."
-        )
-    try:
-        complaint = _trial(_sandbox_user())
-    except SandboxError as error:
-        return str(error)
-    except subprocess.TimeoutExpired:
-        return "bubblewrap did not start a program within 60 seconds: the machine is too busy or bubblewrap is broken."
-    return None if complaint is None else _explain(complaint)
+def require(accept_unenforced: bool = False) -> None:
+    """Make sure that learners' code can be run here and that all of its limits hold.
 
+    Parameters
+    ----------
+    accept_unenforced
+        Go on where a limit can't be enforced. The environment variable ``AUTOGRADER_ACCEPT_UNENFORCED=1`` says the same.
 
-@functools.cache
-def _trial(user: int | None) -> str | None:
-    """Run Python in a sandbox; None if that works, else what bwrap complains of."""
-    run = _RunDirectory()
-    try:
-        if user is not None:
-            run.give_to(user)
-        identity: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
-        trial = [_bwrap(), *_bwrap_arguments(Limits(), run.path, ()), "--", sys.executable, "-I", "-S", "-c", "pass"]
-        done = subprocess.run(
-            trial, env={}, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, **identity
-        )
-        return None if done.returncode == 0 else done.stderr.strip()
-    finally:
-        run.remove()
-
-
-@functools.cache
-def _sandbox_user() -> int | None:
-    """Whom the sandbox runs as, seen from outside: None for the grader's own user.
-
-    A grader that is root hands over to ``nobody``, since Linux exempts root's processes from some limits in every
-    namespace. That fails where ``nobody`` can't read the Python installation (in root's home, say).
+    Raises
+    ------
+    SandboxError
+        There is no sandbox here, or a limit does not hold and that is not accepted; the message says what to do.
     """
-    if os.geteuid() != 0 or not _bwrap():
-        return None
-    return NOBODY if _trial(NOBODY) is None else None
-
-
-def _explain(complaint: str) -> str:
-    """bwrap's complaint with its likely cause and what to do about it."""
-    said = f"(bubblewrap says: {' '.join(complaint.split())})"
-    if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
-        return (
-            "AppArmor forbids unprivileged user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns "
-            f"to 0, or install an AppArmor profile that allows them to {_bwrap()} {said}."
+    reason = why_unavailable()
+    if reason is not None:
+        raise SandboxError(reason)
+    missing = unenforced_limits()
+    if missing and not accept_unenforced and os.environ.get(ACCEPT) != "1":
+        raise SandboxError(
+            f"{' '.join(missing)} To run learners' code all the same, accept this: --accept-unenforced, or {ACCEPT}=1."
         )
-    if _sysctl("kernel/unprivileged_userns_clone") == "0" and os.geteuid() != 0:
-        return (
-            f"Unprivileged user namespaces are forbidden: set the sysctl kernel.unprivileged_userns_clone to 1 {said}."
-        )
-    if _sysctl("user/max_user_namespaces") == "0":
-        return f"User namespaces are forbidden: set the sysctl user.max_user_namespaces to 10000, say {said}."
-    if re.search(r"namespace|proc on|not permitted", complaint, re.IGNORECASE):
-        return (
-            "The system forbids new namespaces, as containers do by default: start the container with "
-            "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, "
-            f"or grade outside of it {said}."
-        )
-    return f"bubblewrap can't start Python in a sandbox here {said}."
-
-
-def _sysctl(name: str) -> str | None:
-    try:
-        return Path("/proc/sys", name).read_text().strip()
-    except OSError:
-        return None

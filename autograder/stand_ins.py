@@ -64,7 +64,7 @@ def _positions(request: dict) -> np.ndarray:
 
     # What calls it is given the width second: TransformerEmbedding(vocab_size, d_model, …), shift_matrix(offset, d_model).
     width = next((value for value in (request["init"] or request["inputs"])[1:2] if isinstance(value, int)), 2)
-    return encoding(range(ROWS), width).astype(np.float32)
+    return encoding(range(ROWS), max(2, width - width % 2)).astype(np.float32)  # an odd one asks for no encoding
 
 
 _TABLES: dict[str, Callable[[dict], np.ndarray]] = {"positional_encoding": _positions}

@@ -35,8 +35,9 @@ __all__ = [
     "as_student",
 ]
 
-#: A response larger than this is refused before it is decoded.
-MAX_RESPONSE_CHARACTERS = 64_000_000
+#: A response larger than this is refused before it is decoded. Checks ask for thousands of numbers, and a kernel's message
+#: beyond twice this is not even received (autograder.sandbox.MAX_MESSAGE_BYTES).
+MAX_RESPONSE_CHARACTERS = 8_000_000
 
 #: A file beside the notebook that is larger than this is not opened, unless a check asks for less.
 MAX_FILE_BYTES = 50_000_000

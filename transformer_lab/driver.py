@@ -263,6 +263,7 @@ def answer(namespace: Any, request: str) -> str:
         return dumps({"error": describe(error)})
 
 
+@torch.enable_grad()  # a learner's cell may have turned gradients off
 def run(namespace: Any, request: dict) -> dict:
     """The wanted values of one request as live Python objects; raises what the piece raises."""
     piece = find(namespace, request["piece"])

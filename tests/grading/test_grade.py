@@ -98,7 +98,7 @@ def test_what_formgrader_shows_holds_no_hidden_line(course):
 
 
 def test_a_second_run_grades_nothing_again(course, monkeypatch):
-    monkeypatch.setattr(grade, "_judge_all", lambda tasks, workers: iter([] if not tasks else [1 / 0]))
+    monkeypatch.setattr(grade, "_judge_all", lambda tasks, *rest: iter([] if not tasks else [1 / 0]))
     before = records(course)
     for name in ASSIGNMENTS:
         grade.grade(course, name, limits=LIMITS)
@@ -110,7 +110,7 @@ def test_only_a_changed_submission_is_graded_again(course, monkeypatch):
     saved = path.read_text()
     path.write_text(saved + "\n")
     asked: list[str] = []
-    monkeypatch.setattr(grade, "_judge_all", lambda tasks, workers: iter(asked.extend(t.student for t in tasks) or []))
+    monkeypatch.setattr(grade, "_judge_all", lambda tasks, *rest: iter(asked.extend(t.student for t in tasks) or []))
     with pytest.raises(KeyError):  # the record of what was not graded here is missing
         grade.grade(course, "03_attention", limits=LIMITS)
     path.write_text(saved)

@@ -1,14 +1,18 @@
 """Rebuilding a submission on the released notebook: the learner's answers and cells, everything else from the source."""
 
 import json
+import pickle
+import re
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from autograder.intake import read_submission, rebuild
+from autograder.intake import IntakeError, listing, read_submission, rebuild, receive
+from autograder.reasons import Reason
 from transformer_lab.cells import read_notebook
 
-ROOT = __import__("pathlib").Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 STUB = read_notebook(ROOT / "notebooks/03_attention/03_attention.ipynb")
 ANSWER = "def softmax(scores, dim=-1):\n    return helper(scores, dim)"
 
@@ -114,18 +118,33 @@ def test_copies_of_tests_are_dropped():
     assert sources(rebuild(copy(), theirs)) == [c.source for c in STUB.cells]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "not json", '{"cells": 3}', "\x00"])
-def test_what_is_no_notebook_gets_a_sentence(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", Reason.EMPTY_FILE),
+        ("\x00", Reason.EMPTY_FILE),
+        ("{}", Reason.NOT_A_NOTEBOOK),
+        ("[]", Reason.NOT_A_NOTEBOOK),
+        ('{"cells": 3}', Reason.NOT_A_NOTEBOOK),
+        ("[" * 100_000, Reason.NOT_A_NOTEBOOK),
+        ('{"cells": [', Reason.CUT_OFF),
+        ("not json", Reason.OTHER_FORMAT),
+        ("PK\x03\x04 and so on", Reason.ARCHIVE),
+    ],
+)
+def test_what_is_no_notebook_gets_a_reason_and_a_sentence(tmp_path, text, reason):
     path = tmp_path / "03_attention.ipynb"
     path.write_text(text)
-    with pytest.raises(ValueError, match="cannot be read as a notebook"):
+    with pytest.raises(IntakeError) as caught:
         read_submission(path)
+    assert caught.value.remark.reason is reason
+    assert re.fullmatch(r"03_attention\.ipynb .+\.", caught.value.remark)
 
 
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "03_attention.ipynb").symlink_to(tmp_path / "secret")
-    with pytest.raises(ValueError, match="not a regular file"):
+    with pytest.raises(IntakeError, match="not a regular file"):
         read_submission(tmp_path / "03_attention.ipynb")
 
 
@@ -133,3 +152,94 @@ def test_a_cell_with_nonsense_for_metadata_is_the_learners_own():
     theirs = copy()
     theirs.cells.append(nbformat.v4.new_code_cell("x = 1", metadata={"nbgrader": "graded"}))
     assert [c.metadata for c in rebuild(copy(), theirs).notebook.cells if c.source == "x = 1"] == [{}]
+
+
+def written(folder, notebook, name="03_attention.ipynb"):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(notebook))
+    return path
+
+
+def answered():
+    notebook = copy()
+    cell(notebook, "softmax").source = ANSWER
+    return notebook
+
+
+def reasons(intake):
+    return [remark.reason for remark in intake.remarks]
+
+
+def test_of_a_submission_only_texts_are_read(tmp_path):
+    theirs = answered()
+    cell(theirs, "softmax").outputs = [nbformat.v4.new_output("stream", text="x" * 1000)]
+    cell(theirs, "softmax").metadata.tags = ["skip-execution"]
+    found = cell(read_submission(written(tmp_path, theirs)), "softmax")
+    assert dict(found) == {
+        "cell_type": "code",
+        "id": "softmax",
+        "source": ANSWER,
+        "metadata": {"nbgrader": {"grade_id": "softmax"}},
+    }
+
+
+def test_the_named_notebook_is_taken_unless_no_work_is_in_it(tmp_path):
+    written(tmp_path, answered(), "draft.ipynb")
+    written(tmp_path, answered())
+    received = receive(tmp_path, "03_attention", copy())
+    assert received.path.name == "03_attention.ipynb"
+    assert reasons(received) == []
+    written(tmp_path, copy())
+    received = receive(tmp_path, "03_attention", copy())
+    assert received.path.name == "draft.ipynb"
+    assert reasons(received) == [Reason.SEVERAL]
+
+
+def test_a_folder_is_looked_through_to_a_depth_and_through_no_link(tmp_path):
+    (tmp_path / "secret").mkdir()
+    written(tmp_path / "secret", answered(), "work.ipynb")
+    mine = tmp_path / "mine"
+    deep = mine / "a/b/c/d/e"
+    deep.mkdir(parents=True)
+    written(deep, answered())
+    (mine / "link").symlink_to(tmp_path / "secret")
+    (mine / "file.ipynb").symlink_to(tmp_path / "secret/work.ipynb")
+    assert [path.name for path in listing(mine)] == ["file.ipynb", "link"]
+    assert receive(mine, "03_attention", copy()).notebook is None
+
+
+def test_a_damaged_notebook_gives_its_whole_cells(tmp_path):
+    path = written(tmp_path, answered())
+    text = path.read_text()
+    path.write_text(text[: text.index("def scaled_dot_product_attention")])
+    received = receive(tmp_path, "03_attention", copy())
+    assert reasons(received) == [Reason.CUT_OFF]
+    assert cell(rebuild(copy(), received.notebook).notebook, "softmax").source == ANSWER
+
+
+def test_an_untouched_stub_does_not_replace_an_answer_elsewhere():
+    for place in (2, None):  # above the stub, and at the very end, where its checks would have come before it
+        theirs = copy()
+        theirs.cells.insert(len(theirs.cells) if place is None else place, nbformat.v4.new_code_cell(ANSWER))
+        rebuilt = rebuild(copy(), theirs)
+        texts = sources(rebuilt)
+        assert reasons(rebuilt) == [Reason.ANSWER_ELSEWHERE]
+        assert texts.count(ANSWER) == 1
+        assert texts.index(ANSWER) < texts.index(cell(STUB, "test_softmax").source)
+        assert cell(STUB, "softmax").source not in texts
+
+
+def test_added_cells_have_the_same_ids_every_time():
+    theirs = copy()
+    theirs.cells.insert(3, nbformat.v4.new_code_cell("x = 1"))
+    first, second = (rebuild(copy(), theirs).notebook for _ in range(2))
+    assert [c.id for c in first.cells] == [c.id for c in second.cells]
+    nbformat.validate(first)
+
+
+def test_every_remark_survives_the_way_from_a_worker():
+    remark = Reason.CUT_OFF("It ends too early.")
+    again = pickle.loads(pickle.dumps(remark))
+    assert again == "It ends too early."
+    assert again.reason is Reason.CUT_OFF

@@ -8,6 +8,7 @@ import pytest
 
 from autograder import judge, release, sandbox
 from autograder.intake import rebuild
+from autograder.reasons import Reason
 from transformer_lab.cells import read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,3 +125,49 @@ def test_points_of_a_cell_must_be_those_of_its_checks():
     next(c for c in notebook.cells if judge.checked_piece(c)).metadata.nbgrader.points = 99
     with pytest.raises(ValueError, match="make notebooks"):
         judge.judge(notebook, 1, LIMITS)
+
+
+def test_what_is_left_of_a_cell_keeps_its_lines():
+    source = """\
+from __future__ import annotations
+import gone; import math
+x = 1 / 0
+@wrapped
+def f(a,
+      b):
+    return a
+class C: pass
+!ls
+"""
+    left = judge.definitions(source).split("\n")
+    assert left[0] == "from __future__ import annotations"
+    assert left[1].startswith("with ")
+    assert "import gone; import math" in left[1]
+    assert left[2] == ""
+    assert left[3:8] == source.split("\n")[3:8]
+    assert judge.definitions("def f(:") == judge.definitions("x = 1") == ""
+
+
+@pytest.mark.parametrize(
+    ("earned", "score"), [(3.2, 3.2), (-1, 0), (7, 5), (float("nan"), 0), (float("inf"), 0), (1 / 3, 0.333333)]
+)
+def test_a_score_is_clamped_and_finite(earned, score):
+    assert judge._clamped(earned, 5) == score
+
+
+def test_what_stands_below_an_error_is_defined_all_the_same(needs_sandbox):
+    first = "from google.colab import drive\nname = input()"
+    judgement = judge.judge(answered({"softmax": "stop = 1 / 0\n" + RIGHT_SOFTMAX}, first=first), 1, LIMITS)
+    assert points(judgement)["softmax"] == 5
+    assert [remark.reason for remark in judgement.remarks] == [Reason.PART_OF_CELL] * 2
+
+
+@pytest.mark.long
+def test_the_last_part_of_the_time_is_for_answers_and_checks(needs_sandbox):
+    limits = sandbox.Limits(cell_seconds=30, notebook_seconds=20)
+    judgement = judge.judge(answered({"softmax": RIGHT_SOFTMAX}, first="while True: pass"), 1, limits)
+    assert points(judgement)["softmax"] == 5
+    assert Reason.TIMEOUT in [remark.reason for remark in judgement.remarks]
+    none = judge.judge(answered({"softmax": RIGHT_SOFTMAX}), 1, sandbox.Limits(notebook_seconds=0))
+    assert {result.reason for result in none.results} == {Reason.NOT_RUN.value}
+    assert {remark.reason for remark in none.remarks} == {Reason.NOT_RUN}

@@ -15,7 +15,7 @@ import torch
 from nbgrader.api import Gradebook
 from typer.testing import CliRunner
 
-from autograder import cli, feedback, grade, registry, release, report, run_checks, sandbox, weights
+from autograder import cli, digests, feedback, grade, registry, release, report, run_checks, sandbox, weights
 from autograder.compare import CheckFailed
 from autograder.course import Course
 from autograder.student import LocalStudent, RemoteStudent, StudentError
@@ -320,7 +320,7 @@ def test_weights_are_graded_outside_the_sandbox_and_reach_everything(course, mon
     assert not {"ada", "bo"} & set((folder / "grades.csv").read_text(encoding="utf-8-sig").replace(",", " ").split())
 
     asked = []
-    monkeypatch.setattr(grade, "_judge_all", lambda tasks, workers: iter(asked.extend(t.student for t in tasks) or []))
+    monkeypatch.setattr(grade, "_judge_all", lambda tasks, *rest: iter(asked.extend(t.student for t in tasks) or []))
     assert len(grade.grade(course, CHAPTER, limits=sandbox.Limits(cell_seconds=60))) == 3
     hand_in(course.root / "submitted" / "bo" / CHAPTER, sample("cut_off"))
     with pytest.raises(KeyError):  # the record of what was not graded here is missing
@@ -335,7 +335,7 @@ def test_a_strange_file_does_not_stop_grading(tmp_path):
     (folder / "loop").symlink_to("loop")
     (folder / "huge").touch()
     os.truncate(folder / "huge", 1 << 40)
-    contents = {path.name: grade._content(path) for path in folder.iterdir()}
+    contents = {path.name: digests.content(path) for path in folder.iterdir()}
     assert contents["pipe"] == b"pipe is not a regular file."
     assert b"MB are read" in contents["huge"]
 
