@@ -144,7 +144,8 @@ def grade(
         tasks = [_task(s, assignment, base, seed, limits, sandboxed, costs) for s in submissions]
         run = _Run(course, journal, writer, {task.student: _record(course, task) for task in tasks})
         known = writer.students(assignment)
-        todo, judged = [], []
+        todo: list[Task] = []
+        judged: list[Task] = []
         for task in tasks:
             if force or not run.finished(task, known):
                 (judged if not force and run.is_judged(task) else todo).append(task)
