@@ -278,7 +278,7 @@ FILES = (
         (R.RENAMED,),
         ".ipynb.txt was taken",
     ),
-    Case("🤖 <b>bold</b>", "saved as .json", (e.named("homework.JSON"),), MAX, (R.RENAMED,), "homework.JSON was taken"),
+    Case("🤖 <b>bold", "saved as .json", (e.named("homework.JSON"),), MAX, (R.RENAMED,), "homework.JSON was taken"),
     Case(
         "x" * 120,
         "in a folder of its own",

@@ -180,7 +180,11 @@ def _hold(batch: Batch, technique: Technique) -> None:
         assert BREACH not in text.replace("BRE'", "").replace('BRE"', ""), technique.name
         assert batch.secret not in text
     if technique.first and technique.status == "graded":
-        ran = "TRIED" in shown or any("kernel" in remark.lower() for remark in map(str, record["remarks"]))
+        ran = (
+            "TRIED" in shown
+            or "bytes of output" in shown
+            or any("kernel" in remark.lower() for remark in map(str, record["remarks"]))
+        )
         assert ran or technique.name == "source_bomb", shown[:2000]
     for text in (shown, batch.pages[technique.name]):
         assert "award(" not in text
@@ -192,6 +196,35 @@ def _hold(batch: Batch, technique: Technique) -> None:
         assert all(not g.extra_credit and g.manual_score is None for n in submission.notebooks for g in n.grades)
 
 
+class _Elements(HTMLParser):
+    """Collects what a browser would run or load: elements, handlers and addresses, never what is only text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.active: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag in ("script", "iframe", "object", "embed", "form", "base", "svg"):
+            self.active.append(tag)
+        for name, value in attrs:
+            if name.startswith("on") or "javascript:" in (value or "").lower().replace("\t", "").replace("\n", ""):
+                self.active.append(f"{tag} {name}={value}")
+
+
+def _active(text: str) -> list[str]:
+    parser = _Elements()
+    parser.feed(text)
+    parser.close()
+    return parser.active
+
+
+def test_what_is_active_in_a_page_is_found():
+    shown = "<p title='a onerror=b'>&lt;img onerror=x&gt; javascript: is a word</p>"
+    assert _active(shown) == []
+    for page_of in ("<script>1</script>", "<img src=x onerror=y>", "<a href='JavaScript:z'>", "<svg></svg>"):
+        assert len(_active(shown + page_of)) == 1, page_of
+
+
 def _untouched(batch: Batch) -> None:
     for honest in ("aa_honest", "zz_honest"):
         assert batch.records[honest]["score"] == 20, batch.records[honest]["remarks"]
@@ -200,9 +233,7 @@ def _untouched(batch: Batch) -> None:
     assert batch.visits == []
     assert batch.processes == []
     for text in [*batch.pages.values(), batch.report]:
-        assert not re.search(
-            r"<(script|iframe|object|embed|form|base|svg)\b|\son\w+\s*=|javascript:", text, re.IGNORECASE
-        )
+        assert _active(text) == []
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
         assert "default-src 'none'" in html.unescape(text)
     for path in Path("/tmp").glob("*BREACH*"):

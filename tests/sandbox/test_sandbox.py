@@ -535,7 +535,8 @@ def test_limits_are_set_and_can_not_be_lifted(kernel):
 
 
 def test_an_endless_loop_can_be_interrupted(kernel):
-    started = kernel.client.execute("while True: pass")
+    # a kernel drops what waits behind a cell that failed: not here, where something is asked at once
+    started = kernel.client.execute("while True: pass", stop_on_error=False)
     time.sleep(0.3)
     kernel.interrupt()
     begun = time.monotonic()
@@ -690,7 +691,7 @@ def test_without_the_sandbox_it_is_the_same_kernel_in_a_folder_of_its_own(monkey
 
 def test_a_kernel_that_can_not_start_says_why(monkeypatch, public_folder):
     monkeypatch.setattr(tempfile, "tempdir", str(public_folder))
-    with pytest.raises(SandboxError, match=r"died while it started\. Its last words: .*(emory|map|unavailable)"):
+    with pytest.raises(SandboxError, match=r"died while it started\. Its last words: .*(emory|map|thread|unavailable)"):
         sandbox.start(Limits(memory_bytes=30 << 20))
     with pytest.raises(SandboxError, match=r"no answer in 0\.01 seconds"):
         sandbox.start(startup_seconds=0.01)
