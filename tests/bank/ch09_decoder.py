@@ -2,7 +2,7 @@
 
 from .entry import IMPORTS, Collector
 
-BANK = Collector("Decoder", "decoder", IMPORTS + "import copy\n\n")
+BANK = Collector("Decoder", "decoder-stack", IMPORTS + "import copy\n\n")
 
 _CLASS = """
 class Decoder(nn.Module):

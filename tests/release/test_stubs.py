@@ -395,7 +395,7 @@ def test_every_piece_has_its_three_cells(source):
         assert test.metadata.nbgrader.points == 0
         points = check.metadata.nbgrader.points
         assert check.source.splitlines() == [
-            f"# The hidden checks of `{piece}` run here when this notebook is graded: {points} points.",
+            f"# The hidden checks of `{piece}` run here when this notebook is graded: {points} point{'s' * (points != 1)}.",
             "### BEGIN HIDDEN TESTS",
             "from autograder.award import award",
             f'award(globals(), "{piece}")',
