@@ -19,23 +19,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lab import builtin
+
 PROJECTIONS = ("w_q", "w_k", "w_v", "w_o")
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(builtin.MultiHeadAttention):
     """query (B, T, D), key and value (B, S, D), mask True = may attend, broadcastable to (B, H, T, S) → (B, T, D).
 
     A query that may attend to nothing has zeros for its heads, as the course's rule wants. ValueError where ``d_model``
     cannot be shared among the heads.
     """
-
-    def __init__(self, d_model: int, num_heads: int):
-        super().__init__()
-        if d_model % num_heads:
-            raise ValueError(f"d_model = {d_model} is not divisible by num_heads = {num_heads}.")
-        self.num_heads = num_heads
-        for name in PROJECTIONS:
-            setattr(self, name, nn.Linear(d_model, d_model))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = in_projections(self, query, key, value)
