@@ -127,7 +127,7 @@ def curves(ax: Axes, task: str, models: Sequence[str] = ("transformer", "LSTM", 
         (line,) = ax.plot(steps, 100 * table.mean(0))
         ax.fill_between(steps, 100 * table.min(0), 100 * table.max(0), color=line.get_color(), alpha=0.15, linewidth=0)
         ends[model] = (steps[-1], 100 * table.mean(0)[-1], line.get_color())
-    _write_at_ends(ax, ends)
+    plots.names_at_ends(ax, ends, apart=4.5)
     for model, words in (("order-free statistics", "without order"), ("majority", "always one class")):
         level = 100 * interval(scores(task, model))[0]
         if model == "majority" or abs(level - 50) > 2:
@@ -173,7 +173,7 @@ def lengths(ax: Axes, models: Sequence[str] = ("transformer", "LSTM")) -> None:
         (line,) = ax.plot(x, table.mean(1), marker="o")
         ax.fill_between(x, table.min(1), table.max(1), color=line.get_color(), alpha=0.15, linewidth=0)
         ends[model] = (x[-1], table.mean(1)[-1], line.get_color())
-    _write_at_ends(ax, ends)
+    plots.names_at_ends(ax, ends, apart=4.5)
     ax.axhline(50, color=plots.FAINT, linewidth=0.8)
     ax.set_xlabel("tokens in the sequence")
     ax.set_ylabel("accuracy, %")
@@ -220,23 +220,6 @@ def leak(ax: Axes) -> None:
     ax.set_xlabel("tokens in the sequence")
     ax.set_ylabel("taken for class 1, %")
     ax.set_ylim(-5, 105)
-
-
-def _write_at_ends(ax: Axes, ends: dict[str, tuple[float, float, Any]]) -> None:
-    """Each name at its line's end, each at least a line's height below the last."""
-    level = np.inf
-    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: -item[1][1]):
-        level = min(y, level - 4.5)
-        ax.annotate(
-            name,
-            (x, level),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            size=9,
-            color=colour,
-            annotation_clip=False,
-        )
 
 
 # --- all of them, for the command ---------------------------------------------------------------------------------------

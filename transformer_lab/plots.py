@@ -230,6 +230,23 @@ def lines(ax: Axes, x: Any, series: Mapping[str, Any], *, markers: bool = False)
         ).set_y((level - y_end) / (top - bottom) * ax.get_window_extent().height * 72 / ax.figure.dpi)
 
 
+def names_at_ends(ax: Axes, ends: Mapping[str, tuple[float, float, Any]], apart: float) -> None:
+    """Write each name at its line's end, given as x, y and colour; each at least ``apart``, in units of y, below the last."""
+    level = math.inf
+    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: -item[1][1]):
+        level = min(y, level - apart)
+        ax.annotate(
+            name,
+            (x, level),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            size=9,
+            color=colour,
+            annotation_clip=False,
+        )
+
+
 def colourbar(ax: Axes, label: str = "") -> None:
     """A colour scale beside a heat map whose numbers are not printed."""
     bar = ax.figure.colorbar(ax.images[-1], ax=ax, shrink=0.85, pad=0.02)

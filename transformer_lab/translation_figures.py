@@ -183,7 +183,7 @@ def learning(ax: Axes) -> None:
         (drawn,) = ax.plot(seconds, share.mean(0), linestyle=line, marker="o", markersize=3)
         ax.fill_between(seconds, share.min(0), share.max(0), color=drawn.get_color(), alpha=0.15, linewidth=0)
         ends[name] = (seconds[-1], share.mean(0)[-1], drawn.get_color())
-    _names_at_ends(ax, ends)
+    plots.names_at_ends(ax, ends, apart=7)
     ax.set(xlabel="seconds of one processor", ylabel="exact, %", ylim=(-3, 104))
 
 
@@ -584,20 +584,3 @@ def n_grams(ax: Axes, words: Sequence[str], reference: Sequence[str], title: str
         )
     ax.set(xlim=(-1.6, 12.6), ylim=(-4.2, 0.9))
     ax.axis("off")
-
-
-def _names_at_ends(ax: Axes, ends: Mapping[str, tuple[float, float, Any]]) -> None:
-    """Each name at its line's end, each at least a line's height below the last."""
-    level = math.inf
-    for name, (x, y, colour) in sorted(ends.items(), key=lambda item: -item[1][1]):
-        level = min(y, level - 7)
-        ax.annotate(
-            name,
-            (x, level),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            size=9,
-            color=colour,
-            annotation_clip=False,
-        )
