@@ -58,7 +58,7 @@ def files(assignment: str) -> list[Path]:
         if path not in found:
             found.add(path)
             new += _imported(path)
-    return sorted(found | set(LAB.glob("*.py")))
+    return sorted(found | set(LAB.rglob("*.py")))
 
 
 def _imported(path: Path) -> list[Path]:
