@@ -150,6 +150,10 @@ def choose(machine: Capabilities, device: str | None = None, dtype: str | None =
     return Setting(device, FORMATS[dtype], scaled, recent, fused, sentence)
 
 
+#: A processor in float32, as every machine has it.
+PROCESSOR = choose(Capabilities(fused=frozenset({"cpu"})), "cpu")
+
+
 def adam(
     parameters: Iterable[nn.Parameter], setting: Setting, *, betas: tuple[float, float] = (0.9, 0.98), eps: float = 1e-9
 ) -> torch.optim.Adam:

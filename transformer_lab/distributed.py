@@ -64,6 +64,21 @@ class Ranks:
         cuda = next(model.parameters()).device.type == "cuda"
         return DistributedDataParallel(model, device_ids=[self.local] if cuda else None)
 
+    def any(self, flag: bool) -> bool:
+        """Whether any process says yes; each of them gets it, so that all decide alike."""
+        if self.world == 1:
+            return flag
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        return bool(self.sum(torch.tensor(float(flag), device=device)))
+
+    def gather(self, own: Any) -> list[Any]:
+        """What every process has, plain data and tensors, in the order of their numbers; each of them gets it."""
+        if self.world == 1:
+            return [own]
+        everybody: list[Any] = [None] * self.world
+        dist.all_gather_object(everybody, own)
+        return everybody
+
     def sum(self, number: Tensor) -> Tensor:
         """The sum of all processes' numbers; each of them gets it."""
         if self.world > 1:
@@ -71,6 +86,9 @@ class Ranks:
             dist.all_reduce(number)
         return number
 
+
+#: One process by itself.
+ALONE = Ranks()
 
 _VARIABLES = (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"))
 
@@ -129,8 +147,9 @@ def accumulate(
             backward(mean * tokens)
         sums.append((mean * tokens).detach())
         counts.append(tokens)
-    summed = ranks.sum(torch.stack([torch.stack(sums).sum().double(), torch.stack(counts).sum().double()]))
-    total, tokens = summed.unbind()
+    loss_sum = torch.stack(sums).sum()
+    # One message for both; float32 counts without error up to 2**24 tokens, and an Apple GPU knows no float64.
+    total, tokens = ranks.sum(torch.stack([loss_sum, torch.stack(counts).sum().to(loss_sum.dtype)])).unbind()
     # DistributedDataParallel has divided the sum over processes by their number already.
     divide_gradients(model, tokens / ranks.world)
     return total / tokens, tokens.long()

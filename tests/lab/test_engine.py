@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import random
@@ -145,14 +146,21 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkey
     train(one, steps=10)
     before = (tmp_path / CHECKPOINT).read_bytes()
 
-    def full(state, path):
-        path.write_bytes(b"half of it")
-        raise OSError("No space left on device")
+    def full(number):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="No space left"):
-        train(one, steps=20)
+    monkeypatch.setattr(os, "fsync", full)
+    said = []
+    one.say = said.append
+    train(one, steps=20)
     assert (tmp_path / CHECKPOINT).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+    assert "step 20 could not be written (No space left on device); the earlier checkpoint is kept" in said[0]
+    monkeypatch.undo()
+    train(one, steps=30)
+    again = trainer(tmp_path)
+    assert again.resume()
+    assert again.step == 30
 
 
 def test_control_c_stops_behind_the_step_and_keeps_the_best_weights(tmp_path):
