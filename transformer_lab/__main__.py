@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from transformer_lab.commands import bench, compare, train, translate
+from transformer_lab.commands import bench, compare, look, train, translate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +15,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _classify(commands)
-    for name, command in (("train", train), ("translate", translate), ("compare", compare), ("bench", bench)):
+    for name, command in (
+        ("train", train),
+        ("translate", translate),
+        ("look", look),
+        ("compare", compare),
+        ("bench", bench),
+    ):
         text = (command.__doc__ or "").strip()
         parser_ = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
         command.add_arguments(parser_)

@@ -20,7 +20,7 @@ from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
 
-SUFFIXES = (".py", ".md", ".csv", ".json")
+SUFFIXES = (".py", ".md", ".csv", ".json", ".html")
 #: Folders kept: the digest in use and the one before, so that going back and forth between two states costs nothing.
 KEEP = 2
 
