@@ -14,25 +14,18 @@ The same engine trains on a processor, on a GPU, and in several processes that `
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
-import os
-import random
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from transformer_lab import accumulation, devices, distributed
+from transformer_lab import accumulation, checkpoint, devices, distributed, interrupts
 from transformer_lab.accumulation import Loss
 from transformer_lab.distributed import Ranks
 
@@ -164,6 +157,7 @@ class Trainer:
         if steps is None and minutes is None:
             raise ValueError("Say how long to train: steps, minutes, or both.")
         self._use_last()
+        self.stopped = False
         self.setting.apply()
         self._running = self._running or self._wrapped()
         deadline = time.monotonic() + 60 * minutes if minutes is not None else math.inf
@@ -173,7 +167,7 @@ class Trainer:
         hidden = not (progress and self.ranks.first)
         bar = tqdm(total=steps, initial=self.step, unit="step", disable=hidden, smoothing=0)
         began, before = time.monotonic(), self.tokens
-        with bar, _interrupts() as interrupted:
+        with bar, interrupts.watched() as interrupted:
             for batch in self._remaining(last):
                 self._advance(batch)
                 bar.update()
@@ -294,10 +288,8 @@ class Trainer:
         if math.isfinite(value):
             return
         where = _first_not_finite(self.model, lambda: self.loss(self.model, batch))
-        if self.setting.device == "cpu":
-            when = f"at step {self.step + 1}"
-        else:
-            when = f"in the {LOOK} steps before step {self.step}"
+        at_once = self.setting.device == "cpu"
+        when = f"at step {self.step + 1}" if at_once else f"in the {LOOK} steps before step {self.step}"
         rate = self.optimiser.param_groups[0]["lr"]
         kept = (
             f"the weights of step {self.best_step} are kept" if self._best else "there are no earlier weights to keep"
@@ -334,21 +326,18 @@ class Trainer:
         row = {"step": self.step, "loss": sum(self._recent) / len(self._recent), "lr": self.schedule(self.step)}
         self.history.append(row | {"tokens": self.tokens, "seconds": round(self.seconds, 2)} | scores)
         self._recent = []
-        if self.ranks.first:
-            for log in self.logs:
-                log.write(self.history[-1])
-        if self.folder is not None:
-            self._save_or_say(self.folder / CHECKPOINT)
-
-    def _save_or_say(self, path: Path) -> None:
-        """Save; where that is impossible, for instance because the disk is full, say so and go on."""
+        path = self.folder and self.folder / CHECKPOINT
         try:
-            self.save(path)
-        except OSError as error:
-            kept = "the earlier checkpoint is kept" if path.is_file() else "there is none yet"
+            if self.ranks.first:
+                for log in self.logs:
+                    log.write(self.history[-1])
+            if path:
+                self.save(path)
+        except OSError as error:  # most often a full disk: what has been learnt is in the memory still
+            kept = "the earlier checkpoint is kept" if path and path.is_file() else "there is no checkpoint yet"
             self._say(
-                f"The checkpoint of step {self.step} could not be written ({error.strerror or error}); {kept}, and "
-                f"training goes on. Make room on the disk of {path.parent}."
+                f"Step {self.step} could not be written down ({error.strerror or error}): {kept}, and training goes on. "
+                f"Make room on the disk."
             )
 
     def use_best(self) -> None:
@@ -370,21 +359,9 @@ class Trainer:
 
         All processes call it together, and the first one writes. OSError where the file cannot be written.
         """
-        path, content = Path(path), io.BytesIO()
         state = self.state()
-        if not self.ranks.first:
-            return
-        torch.save(state, content)  # to memory, since torch hides why a file could not be written
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with partial.open("wb") as file:
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        if self.ranks.first:
+            checkpoint.write(Path(path), state)
 
     def state(self) -> dict[str, Any]:
         """Everything that decides how training goes on, as plain data and tensors."""
@@ -396,7 +373,7 @@ class Trainer:
             "counters": {name: getattr(self, name) for name in _COUNTERS} | {"world": self.ranks.world},
             "history": self.history,
             "recent": self._recent,
-            "random": self.ranks.gather(_random_state()),
+            "random": self.ranks.gather(checkpoint.random_state()),
         }
 
     def resume(self, path: str | Path | None = None) -> bool:
@@ -408,7 +385,7 @@ class Trainer:
         if path is None or not path.is_file():
             return False
         try:
-            state = torch.load(path, weights_only=True, map_location=self.setting.device)
+            state = checkpoint.read(path, self.setting.device)
             world = state["counters"]["world"]
             if world != self.ranks.world:
                 raise ValueError(f"it is one of {world} processes and this run has {self.ranks.world}")
@@ -419,7 +396,7 @@ class Trainer:
                 setattr(self, name, state["counters"][name])
             self._best, self.history, self._recent = state["best"], state["history"], state["recent"]
             self._last = {}
-            _set_random_state(state["random"][self.ranks.rank])
+            checkpoint.set_random_state(state["random"][self.ranks.rank])
         except Exception as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"{path} cannot be resumed ({first}); delete it to begin again.") from error
@@ -436,29 +413,6 @@ def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in state.items()}
 
 
-def _random_state() -> dict[str, Any]:
-    """The state of every generator that a training may draw from, as plain data and tensors."""
-    numbers: Any = np.random.get_state()  # noqa: NPY002 - the global generator is part of the state
-    kind, words, *rest = numbers
-    version, inner, gauss = random.getstate()
-    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
-    return {
-        "torch": torch.get_rng_state(),
-        "python": [version, list(inner), gauss],
-        "numpy": [kind, torch.from_numpy(words.astype(np.int64)), *rest],
-    } | cuda
-
-
-def _set_random_state(state: Mapping[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].cpu())
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].cpu())
-    version, inner, gauss = state["python"]
-    random.setstate((version, tuple(inner), gauss))
-    kind, words, *rest = state["numpy"]
-    np.random.set_state((kind, words.cpu().numpy().astype(np.uint32), *rest))  # noqa: NPY002
-
-
 def _moved(batch: Any, device: str) -> Any:
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)
@@ -469,35 +423,6 @@ def _out_of_memory(error: Exception) -> bool:
     """Whether an error means that memory was asked for and not given; PyTorch says it in several ways."""
     kinds = (MemoryError, torch.OutOfMemoryError)
     return isinstance(error, kinds) or "can't allocate memory" in str(error) or "not enough memory" in str(error)
-
-
-#: Ctrl-C, and what a machine sends to a program that it is about to end.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event that the signals set, so that a step is never left half done; a second signal interrupts at once."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def press(number, frame):
-        pressed.set()
-        restore()
-
-    for number in _SIGNALS:
-        signal.signal(number, press)
-    try:
-        yield pressed
-    finally:
-        restore()
 
 
 def _first_not_finite(model: nn.Module, again: Callable[[], Any]) -> str:

@@ -24,20 +24,37 @@ class RecurrentTranslator(nn.Module):
         Whether the decoder attends to the encoder's states, or sees their last ones only.
     pad_id
         The id of padding on both sides.
+    dropout
+        Of embeddings, and of what the output is computed from.
+    shared
+        Whether source, target and output share one table of embeddings, for which both sides have the same ids.
     """
 
-    def __init__(self, source_size: int, target_size: int, width: int, attention: bool, pad_id: int):
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        width: int,
+        attention: bool,
+        pad_id: int,
+        dropout: float = 0.0,
+        shared: bool = False,
+    ):
         super().__init__()
-        self.pad_id = pad_id
+        self.pad_id, self.dropout = pad_id, nn.Dropout(dropout)
         self.source_embed = nn.Embedding(source_size, width, padding_idx=pad_id)
-        self.target_embed = nn.Embedding(target_size, width, padding_idx=pad_id)
+        self.target_embed = self.source_embed if shared else nn.Embedding(target_size, width, padding_idx=pad_id)
         self.encoder = nn.GRU(width, width // 2, bidirectional=True, batch_first=True)
         self.start = nn.Linear(width, width)
         self.query = nn.Linear(width, width, bias=False) if attention else None
         self.key = nn.Linear(width, width) if attention else None
         self.energy = nn.Linear(width, 1, bias=False) if attention else None
         self.cell = nn.GRUCell(2 * width, width)
-        self.output = nn.Linear(3 * width, target_size)
+        self.output: nn.Module = nn.Linear(3 * width, target_size)
+        if shared:
+            self.output = nn.Sequential(nn.Linear(3 * width, width), nn.Linear(width, target_size))
+            self.output[1].weight = self.target_embed.weight
+            nn.init.normal_(self.target_embed.weight, std=width**-0.5)
 
     @property
     def attends(self) -> bool:
@@ -47,7 +64,7 @@ class RecurrentTranslator(nn.Module):
         """Source ids (B, S) → the states of both directions at every word (B, S, H), 0 at padding."""
         lengths = (source_ids != self.pad_id).sum(1).cpu()
         packed = nn.utils.rnn.pack_padded_sequence(
-            self.source_embed(source_ids), lengths, batch_first=True, enforce_sorted=False
+            self.dropout(self.source_embed(source_ids)), lengths, batch_first=True, enforce_sorted=False
         )
         states, _ = nn.utils.rnn.pad_packed_sequence(
             self.encoder(packed)[0], batch_first=True, total_length=source_ids.size(1)
@@ -61,14 +78,14 @@ class RecurrentTranslator(nn.Module):
         keys = self.key(memory) if self.key is not None else None
         closed = (source_ids == self.pad_id).unsqueeze(-1)
         read = []
-        for word in self.target_embed(target_ids).unbind(1):
+        for word in self.dropout(self.target_embed(target_ids)).unbind(1):
             context = summary
             if self.query is not None and self.energy is not None and keys is not None:
                 scores = self.energy(torch.tanh(keys + self.query(state).unsqueeze(1)))  # (B, S, 1)
                 context = (scores.masked_fill(closed, -torch.inf).softmax(1) * memory).sum(1)
             state = self.cell(torch.cat([word, context], -1), state)
             read.append(torch.cat([word, context, state], -1))
-        return self.output(torch.stack(read, 1))
+        return self.output(self.dropout(torch.stack(read, 1)))
 
     def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         return self.decode(target_ids, self.encode(source_ids), source_ids)
@@ -81,12 +98,14 @@ def _ends(memory: Tensor, real: Tensor) -> Tensor:
     return torch.cat([memory[..., :half].gather(1, last).squeeze(1), memory[:, 0, half:]], -1)
 
 
-def width_for(parameters: int, source_size: int, target_size: int, attention: bool, pad_id: int) -> int:
+def width_for(
+    parameters: int, source_size: int, target_size: int, attention: bool, pad_id: int, shared: bool = False
+) -> int:
     """The width at which a :class:`RecurrentTranslator` comes closest to ``parameters`` parameters."""
 
     def off(width: int) -> int:
         with torch.device("meta"):
-            model = RecurrentTranslator(source_size, target_size, width, attention, pad_id)
+            model = RecurrentTranslator(source_size, target_size, width, attention, pad_id, shared=shared)
         return abs(sum(p.numel() for p in model.parameters()) - parameters)
 
     return min(range(8, 514, 2), key=off)

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from transformer_lab.data import pad
+
+T = TypeVar("T")
 
 #: The ids of a sentence and of its translation.
 IdPair = tuple[Sequence[int], Sequence[int]]
@@ -137,7 +139,7 @@ class TokenBatches:
             shares = batches_by_tokens([self.lengths[index] for index in alike], self.budget)
             batches += [[alike[place] for place in share] for share in shares]
         draw.shuffle(batches)
-        return _divisible(batches, self.world)
+        return divisible(batches, self.world)
 
 
 class TokenBatchStream:
@@ -190,7 +192,7 @@ class _Padded(Sequence):
         return pad([source for source, _ in rows]), pad([target for _, target in rows])
 
 
-def _divisible(batches: list[list[int]], world: int) -> list[list[int]]:
+def divisible(batches: Sequence[list[T]], world: int) -> list[list[T]]:
     """The batches, of which the last large ones are halved until ``world`` processes can have equally many."""
     batches = list(batches)
     while len(batches) % world:

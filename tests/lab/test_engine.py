@@ -155,7 +155,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkey
     train(one, steps=20)
     assert (tmp_path / CHECKPOINT).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
-    assert "step 20 could not be written (No space left on device); the earlier checkpoint is kept" in said[0]
+    assert "Step 20 could not be written down (No space left on device): the earlier checkpoint is kept" in said[0]
     monkeypatch.undo()
     train(one, steps=30)
     again = trainer(tmp_path)

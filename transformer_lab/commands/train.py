@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from transformer_lab import builtin, pieces, translation
-from transformer_lab.data import CorpusError, multi30k, tatoeba
+from transformer_lab import builtin, devices, distributed, pieces, scores, translation
+from transformer_lab.data import CorpusError, load_corpus
+from transformer_lab.distributed import Ranks
 from transformer_lab.engine import CHECKPOINT, Trainer, TrainingFailed
+from transformer_lab.logs import CsvLog, TensorBoardLog
 
 #: Where a translator is kept unless one says otherwise.
 FOLDER = Path("build/translator")
+#: The rows of a run's history.
+HISTORY = "history.csv"
+
+
+class Size(NamedTuple):
+    """A configuration, and into how many pieces of words the text is cut for it; None: whole words."""
+
+    config: translation.Config
+    subwords: int | None
+
+
+def sizes() -> dict[str, Size]:
+    """The configurations that have names."""
+    return {
+        "graded": Size(translation.GRADED, None),
+        "short": Size(translation.SHORT, None),
+        "real": Size(translation.REAL, 4000),
+        "large": Size(translation.REAL_LARGE, 6000),
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,15 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default (the course's own), a folder with Multi30k, or a file of Tatoeba pairs (.txt, .tsv, .gz, .zip)",
     )
     parser.add_argument(
-        "--steps", type=_positive, help=f"stop after so many steps (default: {translation.GRADED.steps})"
+        "--size", choices=list(sizes()), help="of the model (default: graded for the course's corpus, else real)"
     )
+    parser.add_argument("--steps", type=_positive, help="stop after so many steps (default: as the size says)")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes, if that is sooner")
     parser.add_argument("--pieces", default="builtin", help="builtin, solutions, notebooks, or a path of notebooks")
     parser.add_argument(
-        "--subwords", type=_positive, metavar="N", help="N pieces of words for tokens, instead of words"
+        "--subwords", type=_positive, metavar="N", help="N pieces of words for tokens (default: as the size says)"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=devices.DEVICES, help="instead of the fastest there is")
+    parser.add_argument("--dtype", choices=list(devices.FORMATS), help="instead of the best for the device")
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile")
+    parser.add_argument(
+        "--parts", type=_positive, default=1, help="compute a batch in so many parts, for less memory (default: 1)"
+    )
     parser.add_argument("--threads", type=_positive, help="processor threads (default: PyTorch's choice)")
+    parser.add_argument("--every", type=_positive, default=500, help="steps between two evaluations (default: 500)")
+    parser.add_argument("--tensorboard", action="store_true", help="write the history for TensorBoard too")
     parser.add_argument("--folder", type=Path, default=FOLDER, help=f"where to keep everything (default: {FOLDER})")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder")
 
@@ -41,86 +73,129 @@ def run(options: argparse.Namespace) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
-        task = read_task(options.corpus, options.subwords)
-        own = builtin if options.pieces == "builtin" else pieces.load(options.pieces)
-    except (CorpusError, FileNotFoundError, ValueError) as error:
+        setting = devices.choose(devices.look(), options.device, options.dtype)
+        with distributed.group(setting.device) as ranks:
+            return _run(options, setting, ranks)
+    except (CorpusError, FileNotFoundError, ImportError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _run(options: argparse.Namespace, setting: devices.Setting, ranks: Ranks) -> int:
+    def say(text: str) -> None:
+        if ranks.first:
+            print(text, flush=True)
+
+    grammar = options.corpus == "default"
+    size = sizes()[options.size or ("graded" if grammar else "real")]
+    task = read_task(options.corpus, options.subwords or size.subwords, joint=size.config.shared)
+    own = builtin if options.pieces == "builtin" else pieces.load(options.pieces)
     checkpoint = options.folder / CHECKPOINT
     if checkpoint.exists() and not options.resume:
-        print(
-            f"{checkpoint} is there from another run: add --resume to go on with it, delete it, or give another --folder.",
-            file=sys.stderr,
+        raise ValueError(
+            f"{checkpoint} is there from another run: add --resume to go on with it, delete it, or give another --folder."
         )
-        return 2
-    steps: int = options.steps or translation.GRADED.steps or 2500
-    config = replace(translation.GRADED, seed=options.seed, steps=steps)
-    translator = translation.Translator(task, config, own)
-    size = sum(p.numel() for p in translator.model.parameters())
-    print(
-        f"{len(task.corpus.train):,} pairs, {len(task.source)} and {len(task.target)} tokens, {size:,} parameters, "
-        f"{torch.get_num_threads()} threads"
+    steps: int = options.steps or size.config.steps or 2500
+    config = replace(size.config, seed=options.seed, steps=steps)
+    translator = translation.Translator(task, config, own, setting=setting)
+    count = sum(p.numel() for p in translator.model.parameters())
+    say(f"{len(task.corpus.train):,} pairs, {len(task.source)} and {len(task.target)} tokens, {count:,} parameters")
+    say(setting.sentence + (f" {ranks.world} processes." if ranks.world > 1 else ""))
+    logs: list[CsvLog | TensorBoardLog] = [CsvLog(options.folder / HISTORY)] if ranks.first else []
+    if options.tensorboard and ranks.first:
+        logs.append(TensorBoardLog(options.folder / "tensorboard"))
+    trainer = translator.trainer(
+        options.folder,
+        every=options.every,
+        score="exact" if grammar else "bleu",
+        ranks=ranks,
+        parts=options.parts,
+        compiled=options.compile,
+        logs=logs,
     )
-    trainer = translator.trainer(options.folder)
     _tell_scores(trainer)
     if options.resume and not trainer.resume():
-        print(f"There is no {checkpoint} to go on from: leave --resume out.", file=sys.stderr)
-        return 2
+        raise ValueError(f"There is no {checkpoint} to go on from: leave --resume out.")
     try:
         trainer.train(steps=steps, minutes=options.minutes)
     except TrainingFailed as error:
         print(error, file=sys.stderr)
         return 1
-    translator.save(options.folder)
+    finally:
+        for log in logs:
+            log.close()
+    if not ranks.first:
+        return 0
+    try:
+        translator.save(options.folder)
+    except OSError as error:
+        print(
+            f"The translator could not be written to {options.folder} ({error.strerror or error}): make room there, then "
+            f"go on from the last checkpoint with --resume.",
+            file=sys.stderr,
+        )
+        return 1
+    if trainer.stopped:
+        say(f"Go on with: --resume --folder {options.folder}")
+        return 130
     if trainer.step >= steps:
-        checkpoint.unlink()
-    report(translator)
-    print(
-        f"Kept in {options.folder}; try: python -m transformer_lab translate '{' '.join(task.corpus.test[0].source)}'"
-    )
+        checkpoint.unlink(missing_ok=True)
+    report(translator, real=not grammar)
+    example = task.text(task.corpus.test[0].source)
+    print(f"Kept in {options.folder}; try: python -m transformer_lab translate '{example}'")
     return 0
 
 
-def read_task(corpus: str, subwords: int | None = None) -> translation.Task:
+def read_task(corpus: str, subwords: int | None = None, joint: bool = False) -> translation.Task:
     """The corpus of that name or at that path, with its vocabularies.
+
+    Real text that is cut into pieces of words is taken as it stands, between blanks; else signs are words of their own.
 
     Raises ``CorpusError`` or ``FileNotFoundError`` with one sentence where it cannot be read.
     """
     if corpus == "default":
         return translation.Task.default(subwords=subwords)
-    path = Path(corpus)
-    if path.is_dir():
-        found = multi30k(path)
-    elif path.exists():
-        found = tatoeba(path)
-    else:
+    if not Path(corpus).exists():
         raise FileNotFoundError(
             f"There is no corpus {corpus}: give default, a folder with Multi30k, or a file of pairs."
         )
-    return translation.Task.of(found, min_count=2, subwords=subwords)
+    if not subwords:
+        return translation.Task.of(load_corpus(corpus), min_count=2, joint=joint)
+    found = load_corpus(corpus, str.split)
+    return translation.Task.of(found, subwords=subwords, joint=joint, blanks=True)
 
 
 def _tell_scores(trainer: Trainer) -> None:
-    """Let the trainer say, above its sample translations, how many validation sentences were exact."""
+    """Let the trainer say, above its sample translations, how good the validation sentences were."""
     measure, samples = trainer.evaluate, trainer.report
     assert measure is not None
     assert samples is not None
-    scores: dict[str, float] = {}
+    found: dict[str, float] = {}
 
-    def evaluate(model: torch.nn.Module) -> dict[str, float]:
-        scores.update(measure(model))
-        return dict(scores)
+    def evaluate(model: torch.nn.Module) -> Mapping[str, float]:
+        found.update(measure(model))
+        return dict(found)
 
     def tell(model: torch.nn.Module) -> str:
-        return f"{100 * scores['exact']:.1f} % of the validation sentences exact{samples(model)}"
+        bleu = f", BLEU over words {found['bleu']:.1f}" if "bleu" in found else ""
+        return f"{100 * found['exact']:.1f} % of the validation sentences exact{bleu}{samples(model)}"
 
     trainer.evaluate, trainer.report = evaluate, tell
 
 
-def report(translator: translation.Translator) -> None:
-    """Say how well the test part is translated, and show what is wrong first."""
+def report(translator: translation.Translator, real: bool) -> None:
+    """Say how well the test part is translated: of a grammar's sentences, which have one right translation each, how many
+    are exact and what is wrong first; of real ones the scores that others publish."""
     pairs = translator.task.corpus.test
     theirs = translator.translate(*(pair.source for pair in pairs))
+    if real:
+        text = translator.task.text
+        print(f"Test part, {len(pairs)} sentences, greedy:")
+        try:
+            print(scores.score([text(words) for words in theirs], [text(pair.target) for pair in pairs]))
+        except ImportError as error:
+            print(error)
+        return
     right = sum(words == pair.target for words, pair in zip(theirs, pairs, strict=True))
     bleu = builtin.corpus_bleu(theirs, [pair.target for pair in pairs])
     print(f"Test part: {100 * right / len(pairs):.1f} % of {len(pairs)} sentences exact, BLEU {bleu:.1f}")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from transformer_lab.commands.train import FOLDER
-from transformer_lab.data import UNK, detokenise, tokenise
+from transformer_lab.data import UNK
 from transformer_lab.translation import Translator
 
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     for sentence in options.sentence:
-        words = tokenise(sentence)
+        words = translator.task.words(sentence)
         unknown = [word for word in words if UNK in translator.task.source.encode([word])]
         if unknown:
             print(f"Not in the vocabulary: {', '.join(unknown)}.", file=sys.stderr)
@@ -38,5 +38,5 @@ def run(options: argparse.Namespace) -> int:
         except ValueError as error:
             print(error, file=sys.stderr)
             return 2
-        print(detokenise(translation))
+        print(translator.task.text(translation))
     return 0

@@ -55,11 +55,13 @@ def translator(kind: str, seed: int, task: translation.Task, config: translation
         return one
     sizes = (len(task.source), len(task.target))
     attention = kind == "gru with attention"
-    width = recurrent.width_for(sum(p.numel() for p in one.model.parameters()), *sizes, attention, PAD)
+    count = sum(p.numel() for p in one.model.parameters())
+    width = recurrent.width_for(count, *sizes, attention, PAD, shared=config.shared)
     torch.manual_seed(seed)
-    return translation.Translator(
-        task, own, model=recurrent.RecurrentTranslator(*sizes, width=width, attention=attention, pad_id=PAD)
+    model = recurrent.RecurrentTranslator(
+        *sizes, width=width, attention=attention, pad_id=PAD, dropout=config.dropout, shared=config.shared
     )
+    return translation.Translator(task, own, model=model)
 
 
 def measure(
@@ -177,7 +179,8 @@ def run(
                 _save("translators-alignment", sorted([*others, *heads], key=lambda head: head["seed"]), folder)
                 one = translation.Translator.load(KEPT / f"{kind}-{seed}")
                 one.task = translation.Task.default()
-                translator_inside.write(one, seed, folder)
+                with one_thread():
+                    translator_inside.write(one, seed, folder)
 
 
 def _place(row: dict[str, Any]) -> tuple[int, int]:
@@ -186,7 +189,7 @@ def _place(row: dict[str, Any]) -> tuple[int, int]:
 
 def table(folder: Path = results.FOLDER) -> str:
     """What was measured, a line for each kind: means over the seeds, and the range of the share that is exact."""
-    lines = [f"{'':<20}{'parameters':>11}{'exact %':>20}{'BLEU':>7}{'tokens/s':>10}{'s to 90 %':>11}"]
+    lines = [f"{'':<20}{'parameters':>11}{'exact %':>20}{'BLEU':>7}{'tokens/s':>10}{'s to 90 %':>13}"]
     for kind in KINDS:
         rows = results.load("translators", folder).select(kind=kind)
         if rows:
@@ -197,7 +200,7 @@ def table(folder: Path = results.FOLDER) -> str:
                 f"{kind:<20}{rows[0]['parameters']:>11,}"
                 f"{f'{_mean(exact):.1f} ({min(exact):.1f}–{max(exact):.1f})':>20}"
                 f"{_mean([row['bleu'] for row in rows]):>7.1f}"
-                f"{_mean([row['tokens_per_second'] for row in rows]):>10,.0f}{when:>11}"
+                f"{_mean([row['tokens_per_second'] for row in rows]):>10,.0f}{when:>13}"
             )
     return "\n".join(lines)
 
