@@ -577,12 +577,20 @@ BEAM = "beam_search"
 
 
 def beam(
-    table, bos: int, eos: int, max_len: int, size: int, penalty: float, stay: int = 0, forget: bool = False
+    table,
+    bos: int,
+    eos: int,
+    max_len: int,
+    size: int,
+    penalty: float,
+    stay: int = 0,
+    forget: bool = False,
+    one_each: bool = False,
 ) -> tuple[list[int], float, float]:
     """The best hypothesis, its score, and the smallest margin by which anything was decided on the way.
 
-    Two mistakes: with ``stay`` what has ended keeps its place in the beam for so many turns, and with ``forget`` only what
-    has ended counts.
+    Three mistakes: with ``stay`` what has ended keeps its place in the beam for so many turns, with ``forget`` only what has
+    ended counts, and with ``one_each`` a hypothesis goes on with its best token alone, the first one excepted.
     """
     live, best, margin = [([bos], 0.0)], ([bos], -math.inf), math.inf
     while live and len(live[0][0]) < max_len:
@@ -591,7 +599,8 @@ def beam(
             logits = following(table, 0, ids)
             log_p = logits - logits.max()
             log_p = log_p - math.log(np.exp(log_p).sum())
-            grown += [([*ids, token], total + float(p)) for token, p in enumerate(log_p)]
+            tokens = [int(log_p.argmax())] if one_each and len(ids) > 1 else range(len(log_p))
+            grown += [([*ids, token], total + float(log_p[token])) for token in tokens]
         grown.sort(key=lambda pair: -pair[1])
         totals = [total for _, total in grown[: size + 1]]
         margin = min([margin, *(a - b for a, b in itertools.pairwise(totals))])
@@ -664,13 +673,17 @@ def beam_finds_what_a_greedy_search_misses(student, rng):
         rng, lambda ids, score, one, one_score, eos, most: 3 < len(one) < most, (1, 2), slope=1.5, ends=1.0
     )
     cases = [(table, specials, max_len, 1, 0.0, ", which is a greedy search")]
-    for _ in range(3):
+    while len(cases) < 4:
         case = _led(
             rng,
             lambda ids, score, one, one_score, eos, most: ids != one and score > one_score and 3 < len(ids) < most,
             ends=1.0,
         )
-        cases.append((*case, ""))
+        table, (bos, eos, _), max_len, size, penalty = case
+        # In one of them at least, two continuations of one hypothesis have to be kept.
+        right, slip = (beam(table, bos, eos, max_len, size, penalty, one_each=each)[0] for each in (False, True))
+        if len(cases) > 1 or slip != right:
+            cases.append((*case, ""))
     _require_beams(student, *cases)
 
 
