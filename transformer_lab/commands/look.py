@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_lab import attention_page, builtin, pieces
 from transformer_lab.commands.train import FOLDER
-from transformer_lab.data import UNK, detokenise, tokenise
+from transformer_lab.data import UNK, tokenise
 from transformer_lab.translation import Translator
 
 #: Where the page is written unless one says otherwise.
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    print(detokenise(maps.target[1:-1]))
+    print(maps.translation)
     for path in written:
         print(f"Wrote {path}" + ("; open it in a browser." if path.suffix == ".html" else "."))
     return 0
