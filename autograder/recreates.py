@@ -75,6 +75,15 @@ RECREATES: dict[str, tuple[str, ...]] = {
         "sacrebleu.metrics.BLEU",
         "nltk.translate.bleu_score.corpus_bleu",
     ),
+    "batches_by_tokens": (
+        "transformer_lab.token_batches.batches_by_tokens",
+        "transformer_lab.token_batches.TokenBatches",
+    ),
+    "accumulate": ("transformer_lab.accumulation.accumulate",),
+    "attend_with_cache": (
+        "transformer_lab.decoding.attend_with_cache",
+        "transformer_lab.decoding.KeyValueCache",
+    ),
 }
 
 

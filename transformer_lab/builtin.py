@@ -15,6 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lab.accumulation import accumulate as accumulate
+from transformer_lab.token_batches import batches_by_tokens as batches_by_tokens
+
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     """PyTorch's softmax; without ``dim``, over the last axis, where PyTorch's own would take the first of three."""
@@ -394,3 +397,24 @@ def corpus_bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequen
 
     metric = sacrebleu.BLEU(smooth_method="none", tokenize="none", force=True)
     return metric.corpus_score([" ".join(h) for h in hypotheses], [[" ".join(r) for r in references]]).score
+
+
+def attend_with_cache(
+    q: Tensor, k: Tensor, v: Tensor, past: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Causal attention of n new positions to t past ones and themselves, by the cache of :mod:`transformer_lab.decoding`.
+
+    q, k and v (B, H, n, K), keys and values in ``past`` (B, H, t, K), mask (B, t + n) with True at real tokens → output
+    (B, H, n, K), zeros where a query may attend to nothing, and the keys and values of all t + n positions.
+    """
+    from transformer_lab import decoding  # which stands on this module
+
+    cache = decoding.KeyValueCache()
+    if past is not None:
+        cache.append(*past)
+    opened = causal_mask(cache.length + q.size(-2))[cache.length :].to(q.device)
+    if mask is not None:
+        opened = opened & mask[:, None, None, :]
+    output = decoding.attend_with_cache(q, k, v, cache, opened)
+    nothing = opened.any(-1, keepdim=True).logical_not()
+    return output.masked_fill(nothing, 0.0), cache.append(k[..., :0, :], v[..., :0, :])

@@ -29,6 +29,7 @@ import re
 import sys
 import traceback
 import types
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ WANTS = {
     "state_names": "the names in the module's state_dict",
     "initial_state": "the module's state_dict as it was constructed",
     "calls": "the arguments of every call of a probe, by the probe's name",
+    "probe_grads": "the gradients that the parameters of each probe hold afterwards, by the probe's name and theirs",
+    "probe_parameters": "the parameters of each probe as they are afterwards, in the same way",
+    "graphs": "for each call of a `squares` probe, how many graphs of earlier ones were still there, by the probe's name",
     "torch_calls": "the torch functions and torch.nn layers used: [name, the learner's line, the functions around it]",
 }
 
@@ -106,6 +110,10 @@ class Probe:
     ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
     ``prefixes``          ``arrays = (table (R, N, V),)``; a step function that depends on all ids up to each place: for ids
                           (B, t) it returns ``table[row % R, Σ (place + 2) · id % N]``, the sum over the places so far
+    ``network``           ``arrays = (w, v, idle)``, parameters called ``first`` (H, D), ``second`` (O, H) and ``idle``, of any
+                          shape and used by nothing; for x (…, D) it returns ``tanh(x @ w.T) @ v.T``
+    ``squares``           no arrays; called with a model and a part ``[x (…, D), y (…, O), real (…)]`` it returns the mean of
+                          ``Σ (model(x) − y)²`` over the places that are real, and their number, a tensor without axes
 
     Every probe records the arguments of its calls. Two mentions of one ``name`` in a request are one object.
     """
@@ -121,6 +129,8 @@ class Probe:
         "tokens",
         "logits",
         "prefixes",
+        "network",
+        "squares",
     )
 
     def __init__(self, kind: str, name: str, *arrays: np.ndarray):
@@ -334,6 +344,12 @@ def run(namespace: Any, request: dict) -> dict:
             found[want] = sorted(module.state_dict())
         elif want == "calls":
             found[want] = {name: probe.calls for name, probe in probes.items()}
+        elif want == "probe_grads":
+            found[want] = {name: {n: p.grad for n, p in probe.named_parameters()} for name, probe in probes.items()}
+        elif want == "probe_parameters":
+            found[want] = {name: dict(probe.named_parameters()) for name, probe in probes.items()}
+        elif want == "graphs":
+            found[want] = {name: probe.graphs for name, probe in probes.items() if probe.kind == "squares"}
         elif want == "torch_calls":
             found[want] = recorder.calls if recorder else []
     return found
@@ -490,6 +506,10 @@ class _LiveProbe(nn.Module):
         elif probe.kind == "tokens":
             self.token = nn.Module()
             self.token.embedding = nn.Embedding.from_pretrained(self.arrays[0], freeze=False)
+        elif probe.kind == "network":
+            self.first, self.second, self.idle = (nn.Parameter(array) for array in self.arrays)
+        self.graphs: list[int] = []  # of `squares`
+        self._saved: list[list[weakref.ref]] = []
 
     def forward(self, *args, **kwargs):
         self.calls.append([a.detach().clone() if isinstance(a, Tensor) else a for a in (*args, *kwargs.values())])
@@ -528,7 +548,36 @@ class _LiveProbe(nn.Module):
             table, (rows, length) = arrays[0], first.shape
             number = (first * torch.arange(2, 2 + length)).cumsum(1) % table.size(1)
             return table[torch.arange(rows)[:, None] % table.size(0), number]
+        if self.kind == "network":
+            return torch.tanh(first @ self.first.T) @ self.second.T
+        if self.kind == "squares":
+            return self._squares(*args, **kwargs)
         return first
+
+    def _squares(self, model: Any, part: Any) -> tuple[Tensor, Tensor]:
+        """The loss of ``squares``; counts before how many earlier calls' graphs still hold what their gradients need."""
+        x, y, real = part
+        self.graphs.append(sum(any(held() is not None for held in saved) for saved in self._saved))
+        saved: list[weakref.ref] = []
+
+        def keep(tensor: Tensor) -> _Held:
+            held = _Held(tensor)
+            saved.append(weakref.ref(held))
+            return held
+
+        # PyTorch lets go of these objects when the graph has been differentiated, or when nobody has it any more.
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held.tensor):
+            each = (model(x) - y).square().sum(-1)
+            mean = (each * real).sum() / real.sum()
+        self._saved.append(saved)
+        return mean, real.sum()
+
+
+class _Held:
+    """A tensor that a graph has saved for its gradients."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
 
 
 def _mean_of_open(values: Tensor, mask: Tensor | None, queries: int | None = None) -> Tensor:
