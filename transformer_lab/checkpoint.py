@@ -32,9 +32,9 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def read(path: Path, device: str) -> dict[str, Any]:
-    """What :func:`write` has written, tensors on ``device``; nothing in the file is run."""
-    return torch.load(path, weights_only=True, map_location=device)
+def read(path: Path) -> dict[str, Any]:
+    """What :func:`write` has written, tensors on the processor; nothing in the file is run."""
+    return torch.load(path, weights_only=True, map_location="cpu")
 
 
 def random_state() -> dict[str, Any]:
@@ -51,10 +51,10 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].cpu())
+    torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].cpu())
+        torch.cuda.set_rng_state(state["cuda"])
     version, inner, gauss = state["python"]
     random.setstate((version, tuple(inner), gauss))
     kind, words, *rest = state["numpy"]
-    np.random.set_state((kind, words.cpu().numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    np.random.set_state((kind, words.numpy().astype(np.uint32), *rest))  # noqa: NPY002

@@ -79,6 +79,25 @@ class Ranks:
         dist.all_gather_object(everybody, own)
         return everybody
 
+    def from_first(self, read: Callable[[], Any]) -> Any:
+        """What ``read`` gives in the first process, plain data and tensors; each of them gets it, or the first one's error."""
+        if self.world == 1:
+            return read()
+        answer: list[Any] = [None, None]
+        if self.first:
+            try:
+                answer[0] = read()
+            except Exception as error:
+                answer[1] = error
+        dist.broadcast_object_list(answer)
+        if answer[1] is not None:
+            raise answer[1]
+        return answer[0]
+
+    def wait(self) -> None:
+        """Return when all processes have come here."""
+        self.any(False)
+
     def sum(self, number: Tensor) -> Tensor:
         """The sum of all processes' numbers; each of them gets it."""
         if self.world > 1:

@@ -360,8 +360,11 @@ class Trainer:
         All processes call it together, and the first one writes. OSError where the file cannot be written.
         """
         state = self.state()
-        if self.ranks.first:
-            checkpoint.write(Path(path), state)
+        try:
+            if self.ranks.first:
+                checkpoint.write(Path(path), state)
+        finally:
+            self.ranks.wait()  # nobody goes on before the file is there, or is known not to be
 
     def state(self) -> dict[str, Any]:
         """Everything that decides how training goes on, as plain data and tensors."""
@@ -382,10 +385,11 @@ class Trainer:
         Raises ``ValueError`` when the checkpoint is damaged, belongs to another model or to another number of processes.
         """
         path = Path(path) if path is not None else self.folder and self.folder / CHECKPOINT
-        if path is None or not path.is_file():
+        # The first process reads for all: the others may run on machines without the folder.
+        if path is None or not self.ranks.any(self.ranks.first and path.is_file()):
             return False
         try:
-            state = checkpoint.read(path, self.setting.device)
+            state = self.ranks.from_first(lambda: checkpoint.read(path))
             world = state["counters"]["world"]
             if world != self.ranks.world:
                 raise ValueError(f"it is one of {world} processes and this run has {self.ranks.world}")
@@ -394,7 +398,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
             for name in _COUNTERS:
                 setattr(self, name, state["counters"][name])
-            self._best, self.history, self._recent = state["best"], state["history"], state["recent"]
+            self._best = {name: value.to(self.setting.device) for name, value in state["best"].items()}
+            self.history, self._recent = state["history"], state["recent"]
             self._last = {}
             checkpoint.set_random_state(state["random"][self.ranks.rank])
         except Exception as error:
