@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
-from transformer_lab import translation
+from tests.lab.test_distributed import free_port
+from transformer_lab import logs, translation
 from transformer_lab.commands import train, translate
-from transformer_lab.data import default_corpus
+from transformer_lab.data import default_corpus, detokenise
+from transformer_lab.pieces import COURSE_ROOT
 
 
 def call(command, *words):
@@ -45,6 +51,53 @@ def test_a_stopped_run_is_gone_on_with(small, tmp_path, capsys):
     assert "add --resume" in capsys.readouterr().err
     assert call(train, "--folder", tmp_path, "--resume") == 0
     assert not (tmp_path / "checkpoint.pt").exists()
+
+
+def test_the_history_is_written_down_and_gone_on_with(small, tmp_path):
+    call(train, "--folder", tmp_path, "--minutes", 0.0001, "--every", 4, "--threads", 1)
+    call(train, "--folder", tmp_path, "--resume", "--every", 4)
+    steps = [row["step"] for row in logs.read(tmp_path / train.HISTORY)]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 12
+
+
+def test_real_text_is_taken_as_it_stands_and_scored_as_others_score_it(small, tmp_path, monkeypatch, capsys):
+    config = replace(translation.GRADED, batch_tokens=200, shared=True, smoothing=0.1, dropout=0.1)
+    monkeypatch.setattr(translation, "REAL", config)
+    for part, pairs in zip(("train", "val", "test_2016_flickr"), small, strict=True):
+        for language, side in (("de", "source"), ("en", "target")):
+            text = "".join(f"{detokenise(getattr(pair, side))}\n" for pair in pairs)
+            (tmp_path / f"{part}.{language}").write_text(text, encoding="utf-8")
+    out = tmp_path / "out"
+    assert call(train, "--corpus", tmp_path, "--subwords", 120, "--folder", out, "--threads", 1) == 0
+    said = capsys.readouterr().out
+    assert "120 and 120 tokens" in said
+    assert "BLEU over words" in said
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in said
+    one = translation.Translator.load(out)
+    assert one.task.source is one.task.target
+    assert one.task.words("Anna sieht ihn.") == ("Anna", "sieht", "ihn.")
+    assert call(translate, "Anna sieht den Ball.", "--folder", out) == 0
+
+
+@pytest.mark.long
+def test_torchrun_trains_with_two_processes(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+    ]
+    words = ["-m", "transformer_lab", "train", "--steps", "6", "--every", "3", "--folder", str(tmp_path)]
+    here = os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *words], env=here, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "2 processes" in done.stdout
+    assert done.stdout.count("Test part:") == 1
+    assert (tmp_path / translation.WEIGHTS).is_file()
 
 
 def test_files_of_pairs_are_read(tmp_path, monkeypatch, small):
