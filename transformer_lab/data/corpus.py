@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from transformer_lab.data import grammar
 from transformer_lab.data.lexicon import ALL, Lexicon
@@ -22,11 +23,23 @@ class Drawer:
 
     "Gestern sah Anna den Hund" and "Anna sah gestern den Hund" say the same thing: whoever has seen the one has been told
     the answer to the other, so that only one of them is drawn.
+
+    Parameters
+    ----------
+    lexicon
+        The words that there are.
+    seen
+        What counts as said already.
     """
 
-    def __init__(self, lexicon: Lexicon = ALL):
+    def __init__(self, lexicon: Lexicon = ALL, seen: Iterable[Sentence] = ()):
         self._lexicon = lexicon
-        self._seen: set[Sentence] = set()
+        self._seen: set[Sentence] = set(seen)
+
+    @property
+    def seen(self) -> frozenset[Sentence]:
+        """What has been drawn so far, and what counted as said before."""
+        return frozenset(self._seen)
 
     def draw(self, count: int, seed: int) -> tuple[Pair, ...]:
         """``count`` pairs; equal seeds after equal draws give equal pairs.
@@ -54,25 +67,24 @@ def default_corpus(train: int = TRAIN, validation: int = VALIDATION, test: int =
     The test part is drawn first and the training part last: a longer training part changes neither of the others, and is
     the shorter one with more behind it.
     """
-    return _draw(Drawer(), train, validation, test, seed)
+    return _drawn(train, validation, test, seed)[0]
 
 
 def further_pairs(
     count: int, seed: int, train: int = TRAIN, validation: int = VALIDATION, test: int = TEST, corpus_seed: int = SEED
 ) -> tuple[Pair, ...]:
     """``count`` pairs that say what no pair of the default corpus of these sizes says, such as another test part."""
-    drawer = Drawer()
-    _draw(drawer, train, validation, test, corpus_seed)
-    return drawer.draw(count, seed)
+    return Drawer(seen=_drawn(train, validation, test, corpus_seed)[1]).draw(count, seed)
 
 
 def fresh_pairs(epoch: int, count: int = TRAIN) -> tuple[Pair, ...]:
     """``count`` pairs to go on training with: other ones for each epoch from 1, none of the validation or the test part."""
+    return Drawer(seen=_drawn(0, VALIDATION, TEST, SEED)[1]).draw(count, SEED + 2 + epoch)
+
+
+@functools.cache
+def _drawn(train: int, validation: int, test: int, seed: int) -> tuple[Corpus, frozenset[Sentence]]:
+    """The parts of a corpus, and all that they say."""
     drawer = Drawer()
-    _draw(drawer, 0, VALIDATION, TEST, SEED)
-    return drawer.draw(count, SEED + 2 + epoch)
-
-
-def _draw(drawer: Drawer, train: int, validation: int, test: int, seed: int) -> Corpus:
     last, middle = drawer.draw(test, seed), drawer.draw(validation, seed + 1)
-    return Corpus(drawer.draw(train, seed + 2), middle, last)
+    return Corpus(drawer.draw(train, seed + 2), middle, last), drawer.seen
