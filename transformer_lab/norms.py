@@ -120,14 +120,12 @@ def draw_gradients(ax: Axes, rows: Sequence[Mapping[str, float]], parts: Iterabl
     for name in names:
         values = np.array([row.get(name, np.nan) for row in rows], dtype=float)
         logs = np.log10(np.where(np.isfinite(values) & (values > 0), values, np.nan))
-        (line,) = ax.plot(steps, logs)
+        ax.plot(steps, logs)
         seen = logs[np.isfinite(logs)]
         if seen.size:
-            ends[name] = (steps[-1], float(seen[-1]), line.get_color())
+            ends[name] = (steps[-1], float(seen[-1]), plots.INK)
     _powers_of_ten(ax)
-    low, high = ax.get_ylim()
-    height = ax.get_window_extent().height * 72 / ax.figure.dpi  # in points
-    plots.names_at_ends(ax, {name: (x, y, plots.INK) for name, (x, y, _) in ends.items()}, 11 * (high - low) / height)
+    plots.names_at_ends(ax, ends, _points(ax, 11))
     ax.set(xlabel="step", ylabel="norm of the gradient")
 
 
@@ -182,8 +180,7 @@ def token_texts(tokens: Tokens) -> tuple[str, ...]:
 def draw_embeddings(ax: Axes, rows: Sequence[EmbeddingNorm], named: Iterable[str] = SPECIALS) -> None:
     """A dot for each token, its norm over how often it comes in training; those ``named`` with their names.
 
-    What never comes in training is drawn as a cross at the left edge. The line joins the medians of tokens that are about
-    equally frequent, from one power of two to the next but one.
+    What never comes in training is drawn as a cross at the left edge. The line joins the :func:`medians`.
     """
     import matplotlib.ticker
 
@@ -192,43 +189,52 @@ def draw_embeddings(ax: Axes, rows: Sequence[EmbeddingNorm], named: Iterable[str
     seen, never = [row for row in rows if row.count], [row for row in rows if not row.count]
     blue = plots.COLOURS["blue"]
     ax.plot([row.count for row in seen], [row.norm for row in seen], "o", color=blue, markersize=2.5, alpha=0.5)
-    ax.plot(*zip(*medians(rows), strict=True), color=plots.INK, linestyle="-", linewidth=1.6)
-    ax.plot([0.5] * len(never), [row.norm for row in never], "x", color=plots.COLOURS["vermilion"], markersize=5)
-    wanted = set(named)
-    for row in rows:
-        if row.token in wanted:
-            ax.annotate(row.token, (row.count or 0.5, row.norm), (5, 3), textcoords="offset points", size=8.5)
+    line = medians(rows)
+    ax.plot([count for count, _ in line], [norm for _, norm in line], color=plots.INK, linestyle="-", linewidth=1.6)
+    ax.plot([_NEVER] * len(never), [row.norm for row in never], "x", color=plots.COLOURS["vermilion"], markersize=5)
     ax.set_xscale("log")
-    ax.set_xlim(left=0.35)
-    ticks = [0.5, *(10**power for power in range(len(str(max((row.count for row in rows), default=1)))))]
-    ax.set_xticks(ticks, ["never", *(f"{tick:,}" for tick in ticks[1:])])
+    ax.set_xlim(left=0.7 * _NEVER)
+    powers = [10**power for power in range(len(str(max((row.count for row in rows), default=1))))]
+    ax.set_xticks([_NEVER, *powers], ["never", *(f"{tick:,}" for tick in powers)])
     ax.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-    ax.set_ylim(bottom=0)
+    largest = max((row.norm for row in rows), default=1.0)
+    ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * largest))  # axes may be shared
+    wanted = set(named)
+    names = {row.token: (float(row.count or _NEVER), row.norm, plots.INK) for row in rows if row.token in wanted}
+    plots.names_at_ends(ax, names, _points(ax, 11))
     ax.set(xlabel="occurrences in training", ylabel="norm of the embedding")
+
+
+#: Where on the logarithmic axis that has no 0 tokens stand that never come.
+_NEVER = 0.12
+#: A median of fewer tokens says nothing.
+_FEWEST = 5
 
 
 def medians(rows: Sequence[EmbeddingNorm]) -> list[tuple[float, float]]:
     """Counts and median norms of tokens that are about equally frequent: from 1 to 3, from 4 to 15, and so on by factors of 4.
 
-    The counts are the medians too.
+    The counts are the medians too. Groups of fewer than five tokens are left out.
     """
     groups: dict[int, list[EmbeddingNorm]] = {}
     for row in rows:
         if row.count:
             groups.setdefault((row.count.bit_length() - 1) // 2, []).append(row)
     return [
-        (_median(row.count for row in group), _median(row.norm for row in group)) for _, group in sorted(groups.items())
+        (_median(row.count for row in group), _median(row.norm for row in group))
+        for _, group in sorted(groups.items())
+        if len(group) >= _FEWEST
     ]
 
 
 def describe_embeddings(rows: Sequence[EmbeddingNorm]) -> str:
     """What the figure of :func:`draw_embeddings` shows: its alternative text."""
-    line = medians(rows)
-    ends = [f"{norm:.2f} where tokens come about {count:,.0f} times" for count, norm in (line[0], line[-1])]
     specials = ", ".join(f"{row.token} {row.norm:.2f}" for row in rows if row.token in SPECIALS)
+    line = [f"{norm:.2f} where tokens come about {count:,.0f} times" for count, norm in medians(rows)]
+    across = f"The line of medians goes from {line[0]} to {line[-1]}. " if line else ""
     return (
         f"A dot for each of {len(rows)} tokens, the norm of its embedding over how often it comes in training. "
-        f"The line of medians goes from {ends[0]} to {ends[1]}. The special tokens: {specials}."
+        f"{across}The special tokens: {specials}."
     )
 
 
@@ -243,14 +249,18 @@ def _median(values: Iterable[float]) -> float:
     return float(statistics.median(values))
 
 
+def _points(ax: Axes, points: float) -> float:
+    """So many points of height in units of the y axis."""
+    low, high = ax.get_ylim()
+    return points * (high - low) / (ax.get_window_extent().height * 72 / ax.figure.dpi)
+
+
 def _powers_of_ten(ax: Axes) -> None:
     """Label an axis of logarithms with the numbers themselves: 1, 2, 5 and their multiples by powers of ten."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
     low, high = ax.get_ylim()
-    ticks = [
-        (math.log10(digit) + power, digit * 10.0**power)
-        for power in range(math.floor(low), math.ceil(high) + 1)
-        for digit in ((1, 2, 5) if high - low < 3 else (1,))
-    ]
-    inside = [(place, number) for place, number in ticks if low <= place <= high]
-    ax.set_yticks([place for place, _ in inside], [f"{number:g}" for _, number in inside])
-    ax.set_ylim(low, high)
+    digits = (1, 2, 5) if high - low < 3 else (1,)
+    places = [power + math.log10(digit) for power in range(-12, 13) for digit in digits]
+    ax.yaxis.set_major_locator(FixedLocator(places))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda place, _: f"{10**place:.1g}"))

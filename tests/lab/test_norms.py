@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lab import norms, plots, translation
+from transformer_lab import norms, plots, results, translation
 from transformer_lab.data import SubwordVocabulary, Vocabulary, default_corpus
 from transformer_lab.engine import Trainer
+from transformer_lab.measurements import gradients
 from transformer_lab.recurrent import RecurrentTranslator
 
 SMALL = translation.Config(d_model=16, num_heads=2, d_ff=32, num_layers=2, batch_size=8, rate=0.01, warmup=5, steps=12)
@@ -128,6 +129,7 @@ def test_the_figure_of_gradients_names_its_lines_and_reads_without_colour():
     plt.close("all")
 
 
+#: Five tokens come one to three times each: enough for a median.
 SENTENCES = [("a", "b"), ("a", "c"), ("a",)]
 
 
@@ -147,14 +149,15 @@ def test_norms_of_embeddings_beside_frequencies():
     ]
     assert [row.norm for row in rows] == pytest.approx(list(range(8)))
     assert norms.medians(rows) == [(3.0, 4.0)]
-    more = [norms.EmbeddingNorm(str(count), count, 1 / count) for count in (1, 2, 3, 4, 15, 16)]
-    assert norms.medians(more) == [(2.0, 0.5), (9.5, pytest.approx((1 / 4 + 1 / 15) / 2)), (16.0, 1 / 16)]
+    groups = {(1, 1, 2, 3, 3): (2.0, 2.0), (4, 5, 9, 12, 15): (9.0, 9.0), (16, 17, 18, 19): None}
+    more = [norms.EmbeddingNorm("x", count, float(count)) for counts in groups for count in counts]
+    assert norms.medians(more) == [median for median in groups.values() if median], "four tokens make no median"
     with pytest.raises(ValueError, match="A table of 7 rows is not that of 8 tokens"):
         norms.embedding_norms(table[1:], tokens, SENTENCES)
     plots.style()
     axes = plots.figure()
     norms.draw_embeddings(axes, rows)
-    assert [text.get_text() for text in axes.texts] == ["<pad>", "<bos>", "<eos>", "<unk>"]
+    assert [text.get_text() for text in axes.texts] == ["<unk>", "<eos>", "<bos>", "<pad>"]
     assert axes.get_xticklabels()[0].get_text() == "never"
     assert "<eos> 2.00" in norms.describe_embeddings(rows)
     plt.close("all")
@@ -165,3 +168,18 @@ def test_pieces_of_words_are_shown_as_they_are():
     assert norms.token_texts(tokens) == tokens.pieces
     with pytest.raises(TypeError, match="SimpleNamespace cannot be shown"):
         norms.token_texts(SimpleNamespace())
+
+
+def test_what_is_kept_of_the_first_steps_comes_again():
+    for norm_first in (True, False):
+        (again,) = gradients.measure(norm_first, steps=1)
+        kept = gradients.rows(norm_first)
+        assert kept[0] == pytest.approx(again, rel=1e-3)
+        assert [row["step"] for row in kept] == [1, *range(10, 201, 10)]
+
+
+def test_the_result_is_written_with_a_row_for_each_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(gradients, "measure", lambda norm_first: [{"step": 1, "a": 0.123449, "b": 2.0 + norm_first}])
+    assert gradients.run(tmp_path).name == "gradients.json"
+    found = results.load("gradients", tmp_path)
+    assert [row["norms"] for row in found.select()] == [[0.1234], [3.0], [0.1234], [2.0]]
