@@ -110,8 +110,8 @@ class Probe:
     ``logits``            ``arrays = (table (B, T, V),)``; a step function, returns ``table[:, :t]`` for ids (B, t)
     ``prefixes``          ``arrays = (table (R, N, V),)``; a step function that depends on all ids up to each place: for ids
                           (B, t) it returns ``table[row % R, Σ (place + 2) · id % N]``, the sum over the places so far
-    ``network``           ``arrays = (w, v, idle)``, parameters called ``first`` (H, D), ``second`` (O, H) and ``idle``, of any
-                          shape and used by nothing; for x (…, D) it returns ``tanh(x @ w.T) @ v.T``
+    ``network``           ``arrays = (w, v)`` or ``(w, v, idle)``, parameters called ``first`` (H, D), ``second`` (O, H) and
+                          ``idle``, of any shape and used by nothing; for x (…, D) it returns ``tanh(x @ w.T) @ v.T``
     ``squares``           no arrays; called with a model and a part ``[x (…, D), y (…, O), real (…)]`` it returns the mean of
                           ``Σ (model(x) − y)²`` over the places that are real, and their number, a tensor without axes
 
@@ -507,7 +507,8 @@ class _LiveProbe(nn.Module):
             self.token = nn.Module()
             self.token.embedding = nn.Embedding.from_pretrained(self.arrays[0], freeze=False)
         elif probe.kind == "network":
-            self.first, self.second, self.idle = (nn.Parameter(array) for array in self.arrays)
+            for name, array in zip(("first", "second", "idle"), self.arrays, strict=False):
+                self.register_parameter(name, nn.Parameter(array))
         self.graphs: list[int] = []  # of `squares`
         self._saved: list[list[weakref.ref]] = []
 
@@ -549,7 +550,7 @@ class _LiveProbe(nn.Module):
             number = (first * torch.arange(2, 2 + length)).cumsum(1) % table.size(1)
             return table[torch.arange(rows)[:, None] % table.size(0), number]
         if self.kind == "network":
-            return torch.tanh(first @ self.first.T) @ self.second.T
+            return torch.tanh(first @ self.get_parameter("first").T) @ self.get_parameter("second").T
         if self.kind == "squares":
             return self._squares(*args, **kwargs)
         return first
@@ -574,10 +575,10 @@ class _LiveProbe(nn.Module):
 
 
 class _Held:
-    """A tensor that a graph has saved for its gradients."""
+    """A tensor that a graph has saved for its gradients; detached, because a result's own graph would be a circle."""
 
     def __init__(self, tensor: Tensor):
-        self.tensor = tensor
+        self.tensor = tensor.detach()
 
 
 def _mean_of_open(values: Tensor, mask: Tensor | None, queries: int | None = None) -> Tensor:

@@ -17,13 +17,15 @@ from transformer_lab import weights
 BATCHES = "batches_by_tokens"
 
 
-def batches(lengths, budget: int, *, strict: bool = False, padded: bool = True) -> list[list[int]]:
-    """The batches asked for. Two slips: a batch stays below the budget, or its real tokens are counted."""
+def batches(lengths, budget: int, slip: str = "") -> list[list[int]]:
+    """The batches asked for. Three slips: a batch stays below the budget, its real tokens count, or its last longest row."""
     found: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         size, last = lengths[index], found[-1] if found else []
-        takes = (len(last) + 1) * size if padded else size + sum(lengths[other] for other in last)
-        if last and (takes < budget if strict else takes <= budget):
+        takes = (len(last) + 1) * (lengths[last[-1]] if slip == "last row" and last else size)
+        if slip == "real":
+            takes = size + sum(lengths[other] for other in last)
+        if last and (takes < budget if slip == "below" else takes <= budget):
             last.append(index)
         else:
             found.append([index])
@@ -37,7 +39,7 @@ def _lengths(rng) -> tuple[list[int], int]:
         lengths = [int(length) for length in rng.integers(2, 15, size=count)]
         budget = int(rng.integers(30, 61))
         right = batches(lengths, budget)
-        slips = (batches(lengths, budget, strict=True), batches(lengths, budget, padded=False))
+        slips = [batches(lengths, budget, slip) for slip in ("below", "real", "last row")]
         if right not in slips and len(right) > 3:
             return lengths, budget
 
@@ -128,9 +130,8 @@ class _Large:
     """A model, a loss and the parts of a batch, and what the whole batch gives in one piece, in float64."""
 
     def __init__(self, rng, count: int, dtype=np.float32):
-        d_in, hidden, d_out, idle = distinct_sizes(rng, 4, 2, 7)
-        shapes = (hidden, d_in), (d_out, hidden), (idle,)
-        self.arrays = [normal(rng, *shape, scale=0.8, dtype=dtype) for shape in shapes]
+        d_in, hidden, d_out = distinct_sizes(rng, 3, 2, 7)
+        self.arrays = [normal(rng, *shape, scale=0.8, dtype=dtype) for shape in ((hidden, d_in), (d_out, hidden))]
         self.counts = [int(n) for n in 2 + 4 * rng.permutation(count) + rng.integers(0, 2, size=count)]
         self.parts: list[list] = []
         for number, tokens in enumerate(self.counts):
@@ -141,7 +142,7 @@ class _Large:
             # The parts' losses are far apart, or the mean of their means would be near the mean.
             self.parts.append([x, y + 2.0 * dtype(number), real.reshape(rows, length)])
         self.tokens = sum(self.counts)
-        w, v, _ = (torch.tensor(array.astype(np.float64), requires_grad=True) for array in self.arrays)
+        w, v = (torch.tensor(array.astype(np.float64), requires_grad=True) for array in self.arrays)
         total = torch.zeros((), dtype=torch.float64)
         for x, y, real in self.parts:
             wide, wanted = (torch.from_numpy(array.astype(np.float64)) for array in (x, y))
@@ -159,12 +160,12 @@ class _Large:
 
 
 def _grads(found, kind: str) -> dict[str, np.ndarray]:
-    """The model's gradients after a call; what nothing depends on may have none or zeros."""
+    """The model's gradients after a call; a parameter that is used by nothing may have none or zeros."""
     own = found["model"]
     for name in ("first", "second"):
         require(own[name] is not None, f"{ACCUMULATE}, {kind}: the model's `{name}` has no gradient after the call.")
         require_array(own[name], f"{ACCUMULATE}, {kind}: the gradient of `{name}`")
-    idle = own["idle"]
+    idle = own.get("idle")
     require(
         idle is None or not np.any(idle), f"{ACCUMULATE}, {kind}: a parameter that is used by nothing has a gradient."
     )
@@ -180,7 +181,7 @@ def accumulate_gives_the_gradients_of_one_large_batch(student, rng):
         own = _grads(found, large.kind)
         for name, want in large.grads.items():
             expect(own[name], want, f"the gradient of the model's `{name}` after {large.kind}", tolerance=2e-4)
-        for name, array in zip(("first", "second", "idle"), large.arrays, strict=True):
+        for name, array in zip(("first", "second"), large.arrays, strict=True):
             require(
                 np.array_equal(parameters["model"][name], array), f"{ACCUMULATE}: `{name}` is another after the call."
             )
@@ -216,8 +217,9 @@ def _scalar(got, what: str) -> float:
 
 @check(ACCUMULATE, points=1)
 def accumulate_forgets_what_was_there_before(student, rng):
-    """Gradients of an earlier call are gone, whatever this one computes; no part at all raises a ValueError."""
+    """Gradients of an earlier call are gone, what is not used has none, and no part at all raises a ValueError."""
     before, large = _Large(rng, 3), _Large(rng, 2)
+    before.arrays.append(normal(rng, int(rng.integers(1, 5))))  # a parameter that is used by nothing
     large.arrays = before.arrays
     d_in, d_out = before.arrays[0].shape[1], before.arrays[1].shape[0]
     for part in large.parts:  # the same model, other sentences
@@ -287,6 +289,11 @@ def _joined(past, k, v) -> tuple[np.ndarray, np.ndarray]:
     return (k, v) if past is None else (np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2))
 
 
+def _output(got):
+    """The output among what came back: what comes beside it, other checks look at."""
+    return got[0] if isinstance(got, list) and got else got
+
+
 def _about(sizes, past) -> str:
     return f"{CACHED} for {sizes[3]} new position{'s' * (sizes[3] > 1)}" + (
         f" after {sizes[2]} past ones" if past is not None else " and no past"
@@ -334,10 +341,13 @@ def cached_attention_is_that_of_the_whole_sentence(student, rng):
         given = None if number == 3 else past
         keys, values = _joined(given, k, v)
         mask = None if number == 0 else _real(rng, sizes[0], keys.shape[2])
-        if mask is not None and number == 3:  # the first position of one sentence is padding, so that it may attend to nothing
-            mask[rng.integers(sizes[0]), 0] = False
         got, _ = require_pair(student.run(CACHED, q, k, v, given, mask), CACHED)
         what = f"the output of {_about(sizes, given)}{', with a mask' if mask is not None else ''}"
+        require_array(got, what)
+        if mask is not None and got.shape == q.shape:  # where nothing is open is another check's matter
+            causal = np.tri(sizes[3], mask.shape[1], mask.shape[1] - sizes[3], dtype=bool)
+            nothing = ~(mask[:, None, :] & causal).any(-1)
+            got = np.where(nothing[:, None, :, None], got.dtype.type(0), got)
         expect(got, attended(q, keys, values, mask), what)
         require_dtype(got, dtype, "inputs", "an output")
     sizes = _sizes(rng)
@@ -362,7 +372,7 @@ def cached_attention_is_causal_with_the_right_offset(student, rng):
         q, k, v, past = _drawn(rng, sizes)
         given = None if number == 2 else past
         keys, values = _joined(given, k, v)
-        got, _ = require_pair(student.run(CACHED, 0 * q, k, v, given), CACHED)
+        got = _output(student.run(CACHED, 0 * q, k, v, given))
         expect(got, attended(0 * q, keys, values), f"the mean of the values that {_about(sizes, given)} opens")
 
 
@@ -376,14 +386,24 @@ def cached_attention_leaves_padding_out(student, rng):
         mask = _real(rng, sizes[0], keys.shape[2])
         mask[0, -1] = False  # the new position of one sentence is padding
         mask[1, :-1], mask[1, -1] = number == 0, True
-        got, _ = require_pair(student.run(CACHED, 0 * q, k, v, past, mask), CACHED)
-        expect(
-            got, attended(0 * q, keys, values, mask), f"the mean of the real tokens' values in {_about(sizes, past)}"
-        )
+        got = _output(student.run(CACHED, 0 * q, k, v, past, mask))
+        what = f"in {_about(sizes, past)}"
+        expect(got, attended(0 * q, keys, values, mask), f"the mean of the real tokens' values {what}")
         mask[rng.integers(sizes[0])] = False
-        got, _ = require_pair(student.run(CACHED, 0 * q, k, v, past, mask), CACHED)
+        got = _output(student.run(CACHED, 0 * q, k, v, past, mask))
         want = attended(0 * q, keys, values, mask)
         expect(got, want, f"the output of {_about(sizes, past)}, where one sentence is all padding,")
+    sizes = _sizes(rng)
+    q, k, v, _ = _drawn(rng, sizes)
+    mask = rng.random((sizes[0], sizes[3])) > 0.4
+    place = int(rng.integers(sizes[0]))
+    mask[place], mask[place - 1, 0], mask[place - 1, 1:] = False, False, True  # all padding; padding at the left
+    what = f"the output of {_about(sizes, None)}, where one sentence is all padding,"
+    got = _output(student.run(CACHED, q, k, v, None, mask))
+    require_array(got, what)
+    require(got.shape == q.shape, f"{CACHED}: {what} has the shape {got.shape}, expected {q.shape}.")
+    expect(got[place], np.zeros_like(q[place]), what)
+    require(np.isfinite(got).all(), f"{CACHED}: where a sentence begins with padding, the output is not finite.")
 
 
 # ---------------------------------------------------------------------------------------------------------- diagnosis

@@ -44,6 +44,10 @@ from . import (
     ch09_noam_lr,
     ch09_shift_targets,
     ch09_transformer,
+    ch10_accumulate,
+    ch10_attend_with_cache,
+    ch10_batches_by_tokens,
+    ch10_diagnosis,
 )
 from .entry import Entry
 
@@ -83,6 +87,10 @@ _ALL: tuple[Entry, ...] = tuple(
         ch09_greedy_decode,
         ch09_beam_search,
         ch09_corpus_bleu,
+        ch10_batches_by_tokens,
+        ch10_accumulate,
+        ch10_attend_with_cache,
+        ch10_diagnosis,
     )
     for entry in module.BANK.entries
 )

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import Entry, entries, judges_ch05_to_ch07, judges_ch08, judges_ch09, load
+from . import Entry, entries, judges_ch05_to_ch07, judges_ch08, judges_ch09, judges_ch10, load
 
 TOLERANCE = 1e-4  # of the specification; what is right stays well below, see the last test
 PIECES = (
@@ -35,6 +35,7 @@ PIECES = (
     *judges_ch05_to_ch07.JUDGES,
     *judges_ch08.JUDGES,
     *judges_ch09.JUDGES,
+    *judges_ch10.JUDGES,
 )
 
 
@@ -706,6 +707,7 @@ JUDGES = {
     **judges_ch05_to_ch07.JUDGES,
     **judges_ch08.JUDGES,
     **judges_ch09.JUDGES,
+    **judges_ch10.JUDGES,
 }
 
 
