@@ -91,7 +91,8 @@ class CsvLog:
 
     def _write_anew(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        partial = self.path.with_name(f".{self.path.name}.new")
+        partial.unlink(missing_ok=True)  # of a run that was killed while it wrote
         head = _lines(self._columns, [dict(zip(self._columns, self._columns, strict=True))])
         try:
             _append(partial, (head if self._columns else "") + _lines(self._columns, self._written))

@@ -77,11 +77,13 @@ def test_a_resumed_run_has_no_step_twice(tmp_path):
 def test_what_a_killed_run_left_half_written_is_dropped(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("step,loss\n10,0.5\n20,0.2")
+    (tmp_path / ".log.csv.new").write_text("step,loss\n10")
     assert logs.read(path) == [{"step": 10, "loss": 0.5}]
     log = CsvLog(path)
     log.resume(20)
     log.write({"step": 20, "loss": 0.25})
     assert logs.read(path) == [{"step": 10, "loss": 0.5}, {"step": 20, "loss": 0.25}]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("content", ["", "step,lo"])
