@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from transformer_lab import translation
+from transformer_lab.data import default_corpus
 from transformer_lab.engine import CHECKPOINT, Trainer, TrainingFailed
 
 
@@ -241,3 +243,28 @@ def test_the_bar_tells_speed_and_time_left(capsys):
     err = capsys.readouterr().err
     assert "tokens/s" in err
     assert "10/10" in err
+
+
+@pytest.mark.long
+def test_a_compiled_model_is_compiled_once_for_all_lengths_and_learns_the_same():
+    import torch._dynamo
+
+    config = translation.Config(d_model=16, num_heads=2, d_ff=32, num_layers=1, batch_tokens=200, rate=0.005, steps=12)
+    task = translation.Task.of(default_corpus(300, 10, 0))
+
+    def learn(compiled):
+        one = translation.Translator(task, config)
+        run = one.trainer(every=2, samples=0, compiled=compiled)
+        run.evaluate = None
+        run.train(steps=12, progress=False)
+        return run
+
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    found, wanted = learn(True), learn(False)
+    assert 1 <= counters["stats"]["unique_graphs"] <= 4, "a graph for each shape would be one for each batch"
+    shapes = {batch[0].shape for batch in found.batches.epoch(0)}
+    assert len(shapes) > 8
+    for own, other in zip(found.history, wanted.history, strict=True):
+        assert own["loss"] == pytest.approx(other["loss"], rel=1e-3)

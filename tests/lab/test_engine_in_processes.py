@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +66,20 @@ class Merged:
         ]
 
 
+def run_together(command, environment, seconds=240):
+    """Run torchrun; processes that wait for each other are ended with it."""
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, error = process.communicate(timeout=seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, error
+    return out
+
+
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
@@ -79,8 +95,7 @@ def together(tmp_path_factory):
         str(free_port()),
     ]
     here = os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, script], env=here, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    run_together([*command, script], here)
     return folder
 
 

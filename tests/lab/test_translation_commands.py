@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
 from tests.lab.test_distributed import free_port
+from tests.lab.test_engine_in_processes import run_together
 from transformer_lab import logs, translation
 from transformer_lab.commands import train, translate
 from transformer_lab.data import default_corpus, detokenise
@@ -93,10 +93,9 @@ def test_torchrun_trains_with_two_processes(tmp_path):
     ]
     words = ["-m", "transformer_lab", "train", "--steps", "6", "--every", "3", "--folder", str(tmp_path)]
     here = os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *words], env=here, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert "2 processes" in done.stdout
-    assert done.stdout.count("Test part:") == 1
+    out = run_together([*command, *words], here, seconds=600)
+    assert "2 processes" in out
+    assert out.count("Test part:") == 1
     assert (tmp_path / translation.WEIGHTS).is_file()
 
 
