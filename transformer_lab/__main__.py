@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from transformer_lab.commands import bench, compare, look, train, translate
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options; what is parsed has ``run``."""
     parser = argparse.ArgumentParser(
         prog="python -m transformer_lab", description="Train and measure from the command line."
     )
@@ -26,7 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser_ = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
         command.add_arguments(parser_)
         parser_.set_defaults(run=command.run)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     try:
         return options.run(options)
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 from typer.main import get_command
 
+import transformer_lab.__main__ as lab
 from autograder import cli, registry, runner, samples
 from autograder.student import LocalStudent
 from transformer_lab import pieces, tiny
@@ -102,6 +103,9 @@ def test_every_picture_is_described():
 # -------------------------------------------------------------------------------------------------------------- commands
 
 
+LAB = next(action for action in lab.parser()._actions if action.choices).choices
+
+
 def targets_of_make():
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
 
@@ -135,7 +139,15 @@ def check_jupyter(words):
     assert importlib.metadata.version("jupyterlab")
 
 
+def check_python(words):
+    """``python -m transformer_lab …``, with all options; nothing is run."""
+    assert words[:2] == ["-m", "transformer_lab"]
+    lab.parser().parse_args(words[2:])
+
+
 CHECKERS = {
+    "python": check_python,
+    "torchrun": lambda words: check_python(words[2:]) if words[0] == "--nproc-per-node" else check_python(words),
     "make": check_make,
     "autograder": check_autograder,
     "nbgrader": check_nbgrader,
@@ -154,12 +166,15 @@ def test_every_command_exists_with_its_options(words):
 
 def test_what_the_text_calls_by_name_exists():
     flags = {flag for command in get_command(cli.app).commands.values() for p in command.params for flag in p.opts}
+    flags |= {flag for command in LAB.values() for action in command._actions for flag in action.option_strings}
     seen = 0
     for words in map(str.split, SPANS):
         if Path(words[0]).name == "autograder" and len(words) > 1:
             check_autograder(words[1:])
         elif words[0] == "make":
             check_make(words[1:])
+        elif words[0] in ("python", "torchrun"):
+            CHECKERS[words[0]](words[1:])
         elif words[0].startswith("--"):
             assert words[0] in flags
         else:
