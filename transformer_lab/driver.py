@@ -550,7 +550,8 @@ class _LiveProbe(nn.Module):
             number = (first * torch.arange(2, 2 + length)).cumsum(1) % table.size(1)
             return table[torch.arange(rows)[:, None] % table.size(0), number]
         if self.kind == "network":
-            return torch.tanh(first @ self.get_parameter("first").T) @ self.get_parameter("second").T
+            w, v = (getattr(self, name) for name in ("first", "second"))
+            return torch.tanh(first @ w.T) @ v.T
         if self.kind == "squares":
             return self._squares(*args, **kwargs)
         return first

@@ -375,3 +375,115 @@ def test_a_learner_checks_the_file_beside_the_notebook(tmp_path):
     assert [result["earned"] for result in json.loads(done.stdout)] == [1, 2, 2]
     done = CliRunner().invoke(cli.app, ["check", str(tmp_path), "--piece", PIECE, "--json"])
     assert done.exit_code == 0, done.output
+
+
+# ------------------------------------------------------------------------------------- a translator of any size (lab)
+
+SIZES = {"d_model": 20, "num_heads": 5, "d_ff": 36, "num_layers": 3}
+
+
+@pytest.fixture(scope="module")
+def lab_config():
+    return translation.Config(**SIZES)
+
+
+@pytest.fixture(scope="module")
+def lab_file(lab_config, tmp_path_factory):
+    model = files.KINDS["lab"](lab_config)
+    return files.save(model, "lab", tmp_path_factory.mktemp("lab"), config=lab_config), model
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_sizes_are_read_off_a_file(tmp_path, norm_first):
+    config = translation.Config(**SIZES, norm_first=norm_first, rate=0.5, steps=7)
+    model = files.KINDS["lab"](config)
+    path = files.save(model, "lab", tmp_path, config=config)
+    assert path.name == "lab.safetensors"
+    found = files.read_config(path, "lab")
+    assert found == translation.Config(**SIZES, norm_first=norm_first), "how it was trained is not in the file"
+    other = files.load(files.KINDS["lab"](found), path, "lab")
+    ids = torch.randint(4, 100, (2, 5))
+    with torch.no_grad():
+        torch.testing.assert_close(other.eval()(ids, ids), model.eval()(ids, ids))
+
+
+def test_a_kind_of_one_size_has_no_configuration(tmp_path, lab_config):
+    assert files.config_of(b"", "translator") is None
+    with pytest.raises(ValueError, match="have one size"):
+        files.specification("classifier", lab_config)
+    for ask in (lambda: files.specification("lab"), lambda: files.save(torch.nn.Linear(1, 1), "lab", tmp_path)):
+        with pytest.raises(ValueError, match="How large the model is has to be said"):
+            ask()
+
+
+def spoilt_lab(tensors, change):
+    about = {"num_heads": "5", "norm_first": "true"}
+    change(tensors, about)
+    return packed(tensors, **about)
+
+
+def fewer_layers(tensors, about):
+    for name in [name for name in tensors if name.startswith("encoder.layers.2.")]:
+        del tensors[name]
+
+
+def many_layers(tensors, about):
+    for number in range(3, 40):
+        tensors[f"encoder.layers.{number}.x"] = torch.zeros(1)
+
+
+def wide(tensors, about):
+    tensors["encoder.layers.0.feed_forward.linear1.weight"] = torch.zeros(2000, 20)
+
+
+def odd(tensors, about):
+    tensors["source_embed.token.embedding.weight"] = torch.zeros(640, 21)
+
+
+def without_feed_forward(tensors, about):
+    del tensors["encoder.layers.0.feed_forward.linear1.weight"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda tensors, about: about.pop("num_heads"), r"does not say num_heads: weights\.save"),
+        (lambda tensors, about: about.pop("norm_first"), "does not say norm_first"),
+        (lambda tensors, about: about.update(num_heads="3"), "3 heads can't share d_model = 20 equally"),
+        (lambda tensors, about: about.update(num_heads="0"), "0 heads can't share"),
+        (lambda tensors, about: about.update(num_heads="four"), "num_heads is 'four', expected a number"),
+        (lambda tensors, about: about.update(num_heads="9" * 50), "expected a number"),
+        (lambda tensors, about: about.update(norm_first="perhaps"), "norm_first is 'perhaps'"),
+        (lambda tensors, about: about.update(norm_first="false"), "not expected: `decoder.norm.beta`"),
+        (fewer_layers, "not expected: `decoder.layers.2"),
+        (many_layers, "40 layers a side; 1 to 12 are allowed"),
+        (wide, r"has [0-9,]+ parameters; up to 400,000 are allowed"),
+        (odd, "d_model = 21 is odd"),
+        (without_feed_forward, "missing: `encoder.layers.0.feed_forward.linear1.weight`"),
+        (lambda tensors, about: tensors.clear(), "missing: `source_embed.token.embedding.weight`"),
+    ],
+)
+def test_each_way_to_be_wrong_has_a_sentence(lab_file, change, sentence):
+    tensors = files.read(lab_file[0], "lab")
+    data = spoilt_lab(tensors, change)
+    with pytest.raises(files.WeightsError, match=sentence):
+        files.parse(data, "lab")
+
+
+def test_what_is_too_large_is_refused_when_it_is_saved(tmp_path):
+    config = translation.GRADED
+    with pytest.raises(files.WeightsError, match="The model has 626,880 parameters; up to 400,000 are allowed"):
+        files.save(torch.nn.Linear(1, 1), "lab", tmp_path, config=config)
+
+
+def test_long_sentences_are_long_fresh_and_as_many_as_they_should_be(monkeypatch):
+    drawn = weights.EXAMS["lab"].draw(np.random.default_rng(1))
+    assert len(drawn) == weights.SENTENCES
+    assert min(len(pair.source) for pair in drawn) == weights.LONG
+    assert not set(drawn) & set(translation.Task.default().corpus.train)
+
+
+def test_a_translator_of_any_size_is_judged(lab_file, monkeypatch):
+    few = weights._drawn_long_sentences(np.random.default_rng(2))[:4]
+    monkeypatch.setattr(weights, "_tests", lambda kind, seed: few)
+    assert weights.score("lab", lab_file[0].read_bytes(), 1) == weights.Score(0, 4)

@@ -118,7 +118,7 @@ def test_probes_travel():
     back = driver.loads(driver.dumps(Probe("linear", "norm", np.eye(2), np.zeros(2))))
     assert (back.kind, back.name) == ("linear", "norm")
     assert np.array_equal(back.arrays[0], np.eye(2))
-    with pytest.raises(ValueError, match=r"A probe is one of identity, linear, .*, prefixes, not 'evil'"):
+    with pytest.raises(ValueError, match=r"A probe is one of identity, linear, .*, squares, not 'evil'"):
         Probe("evil", "x")
 
 
