@@ -47,7 +47,7 @@ def step(ax: Axes) -> None:
         if place:
             arrow = dict(arrowstyle="-|>", color=plots.INK, linewidth=1, shrinkA=1, shrinkB=1)
             ax.annotate("", (x - 0.02, 1.275), (x - 0.28, 1.275), arrowprops=arrow)
-    ax.set(xlim=(-0.15, 1.2 * len(STEP) - 0.15), ylim=(0.25, 1.7))
+    ax.set(xlim=(-0.15, 1.2 * len(STEP) - 0.15), ylim=(0.3, 1.62))
     ax.axis("off")
 
 
@@ -144,7 +144,7 @@ def smallest(name: str) -> float:
 
 def formats_table() -> list[list[str]]:
     """Each format: bits, the gap behind 1, and the largest and the smallest number."""
-    table = [["", "bits", "exponent", "behind the point", "1 and the next number", "largest", "smallest"]]
+    table = [["", "bits", "exponent", "behind the point", "next to 1", "largest", "smallest"]]
     for name, (exponent, fraction) in FORMATS.items():
         table.append(
             [
@@ -152,7 +152,7 @@ def formats_table() -> list[list[str]]:
                 "32" if name == "TF32" else str(1 + exponent + fraction),
                 str(exponent),
                 str(fraction),
-                f"1 + {_power(spacing(name))}",
+                f"1 +\N{NO-BREAK SPACE}{_power(spacing(name))}",
                 _power(largest(name)),
                 _power(smallest(name)),
             ]
@@ -166,11 +166,11 @@ def _power(value: float) -> str:
         return f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
     exponent = math.floor(math.log10(value))
     digits = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(d)] for d in str(abs(exponent)))
-    return f"{value / 10**exponent:.1f} · 10{'⁻' if exponent < 0 else ''}{digits}"
+    return f"{value / 10**exponent:.1f}\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}10{'⁻' if exponent < 0 else ''}{digits}"
 
 
 def gradient_sizes(ax: Axes, gradients: torch.Tensor, factor: float) -> None:
-    """How large gradients are, by powers of two, as they come and ``factor`` times as large; left of the line float16 has 0."""
+    """How large gradients are, by powers of two, as they come and ``factor`` times as large; and what float16 makes of them."""
     sizes = gradients.abs()
     powers = sizes[sizes > 0].log2().numpy()
     edges = np.arange(math.floor(powers.min()), 3)
@@ -178,12 +178,12 @@ def gradient_sizes(ax: Axes, gradients: torch.Tensor, factor: float) -> None:
         counts, _ = np.histogram(powers + shift, bins=np.arange(edges[0], edges[-1] + shift + 1))
         middles = np.arange(edges[0], edges[-1] + shift) + 0.5
         ax.plot(middles[: len(counts)], 100 * counts / len(powers), linestyle=style, label=name)
-    zero = math.log2(smallest("float16")) - 1
-    ax.axvspan(ax.get_xlim()[0], zero, color=PALE, zorder=0)
-    ax.axvline(zero, color=VERMILION, linewidth=1.2, linestyle=":")
-    ax.annotate(
-        "float16: 0", (zero, ax.get_ylim()[1]), (-4, -4), textcoords="offset points", ha="right", va="top", size=8.5
-    )
+    zero, short = math.log2(smallest("float16")) - 1, math.log2(torch.finfo(torch.float16).smallest_normal)
+    left, top = ax.get_xlim()[0], ax.get_ylim()[1]
+    for low, high, colour, name in ((left, zero, "#d5dbe1", "0"), (zero, short, PALE, "fewer digits")):
+        ax.axvspan(low, high, color=colour, zorder=0, linewidth=0)
+        ax.axvline(high, color=VERMILION, linewidth=1.2, linestyle=":")
+        ax.annotate(name, (high, top), (-4, -2), textcoords="offset points", ha="right", va="top", size=8.5)
     ax.set(xlabel="size, as a power of 2", ylabel="% of the gradients", ylim=(0, None))
     ax.margins(x=0)
     ax.legend(loc="upper right")
@@ -259,7 +259,7 @@ MODELS = {"transformer": "Transformer", "gru with attention": "GRU with attentio
 
 def bench_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The rows of training and the references: what was measured of each."""
-    table = [["", "tokens/s", "range", "times the first", "MB", "padding, %", "MFU, %", "gradients off by"]]
+    table = [["", "tokens/s", "factor", "MB", "padding, %", "MFU, %", "off by"]]
     first = rows[0]["tokens_per_second"]
     for row in rows:
         if row["part"] == "decoding":
@@ -268,7 +268,6 @@ def bench_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             [
                 row["name"],
                 f"{row['tokens_per_second']:,.0f}",
-                f"{row['slowest']:,.0f}–{row['fastest']:,.0f}",
                 f"{row['tokens_per_second'] / first:.2f}",
                 "–" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f}",
                 f"{100 * row['padding']:.1f}",
@@ -294,7 +293,7 @@ def staircase(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
             hatch="///" if reference else "",
             edgecolor=plots.FAINT if reference else BLUE,
         )
-        ax.plot([row["slowest"], row["fastest"]], [place, place], color=plots.INK, linewidth=1.2)
+        ax.plot([row["slowest"], row["fastest"]], [place, place], color=plots.INK, linewidth=1.2, linestyle="-")
         end = max(speed, row["fastest"])
         ax.annotate(f"{speed / first:.2f} ×", (end, place), (5, 0), textcoords="offset points", va="center", size=8.5)
     ax.set_yticks(range(len(shown)), [row["name"] for row in shown], size=8.5)
@@ -318,14 +317,13 @@ def decoding_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def multi30k_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A row for each training on Multi30k: size, time, steps, and scores of the test part."""
-    table = [["", "parameters", "minutes", "steps", "greedy", "beam of 4", "lower-cased", "tokenised", "chrF"]]
+    table = [["", "parameters", "steps", "greedy", "beam of 4", "lower-cased", "tokenised", "chrF"]]
     several = len({row["seed"] for row in rows}) > 1
     for row in rows:
         table.append(
             [
                 MODELS[row["model"]] + (f", seed {row['seed']}" if several else ""),
-                f"{row['parameters']:,}",
-                f"{row['minutes']:.0f}",
+                f"{row['parameters'] / 1e6:.2f} M",
                 f"{row['steps']:,}",
                 *(f"{row[name]:.1f}" for name in ("bleu_greedy", "bleu_beam", "bleu_lowercased", "bleu_tokenised")),
                 f"{row['chrf_greedy']:.1f}",
@@ -383,14 +381,33 @@ LINKS = {"inside a machine, 450 GB/s": 450e9, "100 Gbit/s": 12.5e9, "1 Gbit/s": 
 def communication(ax: Axes, parameters: float, gpu: Gpu, gpus: int = 8) -> None:
     """Seconds that one step computes, against the tokens of each GPU; and that the gradients travel, a line a link."""
     tokens = np.logspace(2, 7, 40)
-    ax.plot(tokens, [costs.compute_seconds(parameters, n, gpu) for n in tokens], label="computing")
+    computing = [costs.compute_seconds(parameters, n, gpu) for n in tokens]
+    (line,) = ax.plot(tokens, computing)
+    ax.annotate(
+        "computing",
+        (tokens[25], computing[25]),
+        (8, -4),
+        textcoords="offset points",
+        va="top",
+        size=8.5,
+        color=line.get_color(),
+    )
     for (name, bandwidth), style in zip(LINKS.items(), ("--", "-.", ":"), strict=True):
         seconds = costs.communication_seconds(parameters, gpus, bandwidth)
         (line,) = ax.plot(tokens, [seconds] * len(tokens), linestyle=style)
         equal = costs.balance_tokens(gpu, gpus, bandwidth)
         ax.plot([equal], [seconds], marker="o", color=plots.INK, markersize=4)
-        ax.annotate(name, (tokens[0], seconds), (3, 3), textcoords="offset points", size=8.5, color=line.get_color())
+        right = equal < 1e4  # there the left end is where computing crosses
+        end, side = (tokens[-1], "right") if right else (tokens[0], "left")
+        ax.annotate(
+            name,
+            (end, seconds),
+            (-3 if right else 3, 3),
+            textcoords="offset points",
+            ha=side,
+            size=8.5,
+            color=line.get_color(),
+        )
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set(xlabel="tokens that a GPU has in a step", ylabel="seconds of a step", xlim=(tokens[0], tokens[-1]))
-    ax.legend(loc="lower right")
