@@ -46,6 +46,7 @@ OWN_KINDS = {
     "07_masking_and_decoder": {"strict-triangle", "mask-inverted", "masks-exchanged"},
     "08_classifier": {"padding-averaged", "softmax-inside", "encoder-unmasked"},
     "09_translation": {"future-open", "one-hypothesis", "padding-in-the-mean"},
+    "10_training_lab": {"mean-of-means", "edge-at-the-left"},
 }
 #: Kinds of submission in which every piece is right.
 FULL = (
