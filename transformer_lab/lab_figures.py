@@ -184,8 +184,7 @@ def gradient_sizes(ax: Axes, gradients: torch.Tensor, factor: float) -> None:
         ax.axvspan(low, high, color=colour, zorder=0, linewidth=0)
         ax.axvline(high, color=VERMILION, linewidth=1.2, linestyle=":")
         ax.annotate(name, (high, top), (-4, -2), textcoords="offset points", ha="right", va="top", size=8.5)
-    ax.set(xlabel="size, as a power of 2", ylabel="% of the gradients", ylim=(0, None))
-    ax.margins(x=0)
+    ax.set(xlabel="size, as a power of 2", ylabel="% of the gradients", ylim=(0, None), xlim=(max(edges[0], -34), None))
     ax.legend(loc="upper right")
 
 
@@ -272,7 +271,9 @@ def bench_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
                 "–" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f}",
                 f"{100 * row['padding']:.1f}",
                 f"{100 * row['utilisation']:.0f}",
-                f"{row['gradient_difference']:.0e}" if row["gradient_difference"] else "0",
+                f"{row['gradient_difference']:.0e}".replace("-", "\N{NON-BREAKING HYPHEN}")
+                if row["gradient_difference"]
+                else "0",
             ]
         )
     return table

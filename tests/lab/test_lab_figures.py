@@ -124,7 +124,7 @@ def test_a_cache_leaves_the_last_row(tokens):
 def test_the_tables_of_the_bench():
     table = drawn.bench_table(ROWS)
     assert [row[0] for row in table[1:]] == ["plain", "better", "theirs"]
-    assert table[2] == ["better", "250", "2.50", "–", "25.0", "50", "2e-06"]
+    assert table[2] == ["better", "250", "2.50", "–", "25.0", "50", "2e\N{NON-BREAKING HYPHEN}06"]
     assert {len(row) for row in table} == {len(table[0])}
     assert drawn.decoding_table(ROWS)[1:] == [
         ["greedy", "10", "60", "6.0", "none"],
