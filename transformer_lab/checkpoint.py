@@ -21,7 +21,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     content = io.BytesIO()
     torch.save(state, content)  # to memory, since torch hides why a file could not be written
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.new")  # one name, so that what a killed run has left is written over
     try:
         with partial.open("wb") as file:
             file.write(content.getbuffer())

@@ -181,7 +181,8 @@ class Trainer:
                 if pausing or over:
                     self.seconds += time.monotonic() - began
                     self.stopped = self.ranks.any(interrupted.is_set())
-                    self._pause(evaluating=not self.stopped)
+                    # Where an undisturbed run evaluates, a stopped one does too: these weights may be the best.
+                    self._pause(evaluating=pausing or not self.stopped)
                     began, before = time.monotonic(), self.tokens
                 if over:
                     break
