@@ -144,7 +144,7 @@ def smallest(name: str) -> float:
 
 def formats_table() -> list[list[str]]:
     """Each format: bits, the gap behind 1, and the largest and the smallest number."""
-    table = [["", "bits", "exponent", "behind the point", "next to 1", "largest", "smallest"]]
+    table = [["", "bits", "exponent", "behind the point", "gap behind 1", "largest", "smallest"]]
     for name, (exponent, fraction) in FORMATS.items():
         table.append(
             [
@@ -152,7 +152,7 @@ def formats_table() -> list[list[str]]:
                 "32" if name == "TF32" else str(1 + exponent + fraction),
                 str(exponent),
                 str(fraction),
-                f"1 +\N{NO-BREAK SPACE}{_power(spacing(name))}",
+                _power(spacing(name)),
                 _power(largest(name)),
                 _power(smallest(name)),
             ]
