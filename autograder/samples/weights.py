@@ -6,8 +6,8 @@
     cut_off.safetensors      the beginning of the trained one, as an upload that broke off
 
 Training takes a few minutes for the classifier, eight for the translator and about as many for the training lab's; a name
-(``classifier``, ``translator``, ``lab``) makes the files of that one only. What it ends at depends a little on the machine; the files are therefore kept, and the tests hold
-the kept ones to what the samples claim.
+(``classifier``, ``translator``, ``lab``) makes the files of that one only. What it ends at depends a little on the machine;
+the files are therefore kept, and the tests hold the kept ones to what the samples claim.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ def _translator() -> None:
 
 
 def _lab() -> None:
-    _trained("lab", FOLDER.with_name("10_training_lab"), LAB, config=LAB)
+    _trained("lab", FOLDER.with_name("10_training_lab"), LAB)
 
 
-def _trained(kind: str, folder: Path, config: translation.Config, **how: translation.Config) -> None:
+def _trained(kind: str, folder: Path, config: translation.Config) -> None:
     task = translation.Task.default()
     one = translation.Translator(task, config)
     one.trainer(samples=0).train(steps=config.steps or STEPS)
     with torch.no_grad():  # eight binary digits are enough, and a repository compresses what the others are
         for parameter in one.model.parameters():
             parameter.copy_(parameter.bfloat16())
-    trained = weights.save(one.model, kind, folder, **how).rename(folder / "trained.safetensors")
+    sizes = config if kind in weights.SIZED else None
+    trained = weights.save(one.model, kind, folder, sizes).rename(folder / "trained.safetensors")
     (folder / "cut_off.safetensors").write_bytes(trained.read_bytes()[:ARRIVED])
     print(f"{100 * one.exact(task.corpus.test):.1f} % of the test part are exact with the trained weights")
 
