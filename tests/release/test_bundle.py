@@ -52,7 +52,8 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_it_holds_the_stubs_the_package_and_a_page_to_begin_with(made):
     files = contents(made)
-    code = {path.relative_to(ROOT).as_posix() for path in (ROOT / "transformer_lab").rglob("*.py")}
+    package = [path for path in (ROOT / "transformer_lab").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    code = {path.relative_to(ROOT).as_posix() for path in package}  # and the page and the data that lie beside it
     assert files.keys() == {"README.txt", *STUBS, *code}
     assert all(files[name] == (ROOT / name).read_bytes() for name in [*STUBS, *code])
     readme = files["README.txt"].decode()
