@@ -20,11 +20,16 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     """
     content = io.BytesIO()
     torch.save(state, content)  # to memory, since torch hides why a file could not be written
+    replace(path, content.getbuffer())
+
+
+def replace(path: Path, content: bytes | memoryview) -> None:
+    """Put a file in the place of another: the old one, or the new one, is whole at any moment; OSError keeps the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.new")  # one name, so that what a killed run has left is written over
     try:
         with partial.open("wb") as file:
-            file.write(content.getbuffer())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

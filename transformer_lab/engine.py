@@ -316,10 +316,17 @@ class Trainer:
         scores: dict[str, float] = {}
         if self.evaluate and evaluating and self.ranks.first:
             self.model.eval()
-            with torch.no_grad():
-                scores = dict(self.evaluate(self.model))
-                if self.report:
-                    self.say(f"step {self.step}: {self.report(self.model)}")
+            try:
+                with torch.no_grad():
+                    scores = dict(self.evaluate(self.model))
+                    if self.report:
+                        self.say(f"step {self.step}: {self.report(self.model)}")
+            except (MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                raise TrainingFailed(
+                    f"The memory does not suffice to evaluate the model at step {self.step}{self._where_to_go_on()}."
+                ) from error
             score = next(iter(scores.values()))
             if score >= self.best_score:  # of equals the one that has learnt longer
                 self.best_step, self.best_score = self.step, score
@@ -328,18 +335,31 @@ class Trainer:
         self.history.append(row | {"tokens": self.tokens, "seconds": round(self.seconds, 2)} | scores)
         self._recent = []
         path = self.folder and self.folder / CHECKPOINT
-        try:
-            if self.ranks.first:
-                for log in self.logs:
-                    log.write(self.history[-1])
-            if path:
-                self.save(path)
-        except OSError as error:  # most often a full disk: what has been learnt is in the memory still
+        trouble = self._write_down(path)
+        if trouble:  # most often a full disk: what has been learnt is in the memory still
             kept = "the earlier checkpoint is kept" if path and path.is_file() else "there is no checkpoint yet"
             self._say(
-                f"Step {self.step} could not be written down ({error.strerror or error}): {kept}, and training goes on. "
+                f"Step {self.step} could not be written down ({trouble.strerror or trouble}): {kept}, and training goes on. "
                 f"Make room on the disk."
             )
+
+    def _write_down(self, path: Path | None) -> OSError | None:
+        """Give the logs their row and write the checkpoint, each whether or not the others could; the last error, if any.
+
+        The logs come first: what they have too much when the machine fails in between, resuming takes back.
+        """
+        trouble = None
+        for log in self.logs if self.ranks.first else ():
+            try:
+                log.write(self.history[-1])
+            except OSError as error:
+                trouble = error
+        try:
+            if path:
+                self.save(path)
+        except OSError as error:
+            trouble = error
+        return trouble
 
     def use_best(self) -> None:
         """Give the model its best weights, in evaluation mode; training goes on from the last ones all the same."""

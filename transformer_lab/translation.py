@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from transformer_lab import builtin, decoding, devices, distributed
+from transformer_lab import builtin, checkpoint, decoding, devices, distributed
 from transformer_lab.data import (
     BOS,
     EOS,
@@ -288,10 +287,10 @@ class Translator:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: p.detach().cpu().contiguous() for name, p in self.model.named_parameters()}
-        _replace(folder / WEIGHTS, safetensors.torch.save(weights))
+        checkpoint.replace(folder / WEIGHTS, safetensors.torch.save(weights))
         content: dict[str, Any] = {"config": asdict(self.config), "blanks": self.task.blanks}
         content |= {side: _plain(getattr(self.task, side)) for side in ("source", "target")}
-        _replace(folder / DESCRIPTION, json.dumps(content, ensure_ascii=False).encode())
+        checkpoint.replace(folder / DESCRIPTION, json.dumps(content, ensure_ascii=False).encode())
         return folder
 
     # ----------------------------------------------------------------------------------------------------- training
@@ -514,10 +513,3 @@ def _tokens(content: dict[str, Any]) -> Tokens:
     if "sentencepiece" in content:
         return SubwordVocabulary(base64.b64decode(content["sentencepiece"], validate=True))
     return Vocabulary(content["words"])
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that it is whole at any moment."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    partial.replace(path)

@@ -123,15 +123,16 @@ def _run(options: argparse.Namespace, setting: devices.Setting, ranks: Ranks) ->
         return 1
     finally:
         for log in logs:
-            log.close()
+            _close(log)
     if not ranks.first:
         return 0
     try:
         translator.save(options.folder)
     except OSError as error:
+        again = "go on from the last checkpoint with --resume" if checkpoint.exists() else "train again"
         print(
             f"The translator could not be written to {options.folder} ({error.strerror or error}): make room there, then "
-            f"go on from the last checkpoint with --resume.",
+            f"{again}.",
             file=sys.stderr,
         )
         return 1
@@ -144,6 +145,13 @@ def _run(options: argparse.Namespace, setting: devices.Setting, ranks: Ranks) ->
     example = task.text(task.corpus.test[0].source)
     print(f"Kept in {options.folder}; try: python -m transformer_lab translate '{example}'")
     return 0
+
+
+def _close(log: CsvLog | TensorBoardLog) -> None:
+    try:
+        log.close()
+    except OSError as error:
+        print(f"The last rows of the history could not be written ({error.strerror or error}).", file=sys.stderr)
 
 
 def read_task(corpus: str, subwords: int | None = None, joint: bool = False) -> translation.Task:
