@@ -6,6 +6,7 @@ before a machine is taken away, and the end without notice.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -57,7 +58,8 @@ class Trainings:
         pid = self._read()["pid"]
         if killed_after is not None:
             time.sleep(killed_after)
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+                os.kill(pid, signal.SIGKILL)
         return self._read()
 
     def clean(self):
