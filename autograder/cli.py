@@ -18,6 +18,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from autograder import quick_start
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -240,13 +242,16 @@ def grade(
     before it writes; where nobody can be asked and --yes is not given, the old points stay and the exit status is 3.
     Exits with 1 when a submission could not be graded because of an error of the grader.
     """
+    from autograder import pool
+
+    if sandbox not in ("bubblewrap", "none"):
+        raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
+    pool.begin(sandboxed=sandbox == "bubblewrap")
     from autograder import feedback, report
     from autograder import grade as engine
     from autograder.course import Course, CourseError
     from autograder.sandbox import Limits, SandboxError, unenforced_limits
 
-    if sandbox not in ("bubblewrap", "none"):
-        raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
     limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 2**30))
     if sandbox == "none":
         err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")
@@ -255,7 +260,9 @@ def grade(
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     place = Course(course.resolve())
     records, kept = [], []
-    with _one_sentence(CourseError, SandboxError, ValueError, OSError):
+    workers = workers or os.cpu_count() or 1
+    made = pool.processes(limits.file_bytes if sandbox != "none" else None)
+    with _one_sentence(CourseError, SandboxError, ValueError, OSError), pool.kept(made, workers) as executor:
         names = assignments or [n for n in place.assignments() if place.submissions(n)]
         if not names:
             raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
@@ -278,6 +285,7 @@ def grade(
                     limits=limits,
                     builtin_costs=builtin_costs,
                     force=force,
+                    executor=executor,
                     accept_unenforced=accept_unenforced,
                     progress=progress,
                 )
@@ -399,6 +407,7 @@ def _short(path: Path) -> str:
 
 def main() -> None:
     """Entry point: a failure is one sentence on stderr and exit status 2."""
+    quick_start.leave_out_unused()
     # nbgrader starts `alembic` by name: it stands beside this Python, which need not be on PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     try:

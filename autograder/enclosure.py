@@ -43,7 +43,7 @@ NOBODY = 65534
 _RUN_PREFIX = "tpp-"
 
 #: A temporary file system holds this much unless a kernel's limits say otherwise.
-_FILE_BYTES = 256 << 20
+FILE_BYTES = 256 << 20
 
 
 class SandboxError(RuntimeError):
@@ -146,7 +146,7 @@ def _bwrap_version() -> tuple[int, ...]:
 
 
 def bwrap_arguments(
-    way: Way, run: Path, hidden: Iterable[Path], file_bytes: int = _FILE_BYTES
+    way: Way, run: Path, hidden: Iterable[Path], file_bytes: int = FILE_BYTES
 ) -> tuple[list[str], list[str]]:
     """The outer wall as arguments of bwrap, without the command; and what it shows in /tmp or /dev/shm.
 
