@@ -289,7 +289,7 @@ def grade(
                     accept_unenforced=accept_unenforced,
                     progress=progress,
                 )
-            _write_feedback(feedback, place, name, graded)
+            _write_feedback(feedback, place, name, graded, executor(workers))
             _print_class(name, graded)
             records += graded
         page = report.write_report(place.root)
@@ -320,14 +320,16 @@ def sandbox_works() -> None:
         err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
-def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
+def _write_feedback(feedback, place, assignment: str, records: list[dict], workers) -> None:
     """Pages of all submissions; those that are newer than everything that they show stay as they are."""
     gradebook, code = place.root / "gradebook.db", Path(feedback.__file__).parent
     newest = max(path.stat().st_mtime for path in (gradebook, code / "feedback.py", *(code / "templates").iterdir()))
-    for record in records:
-        page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"
-        if not page.exists() or page.stat().st_mtime < newest:
-            feedback.write_feedback(place.root, assignment, record["student"])
+    pages = {r["student"]: place.root / "feedback" / r["student"] / assignment / f"{assignment}.html" for r in records}
+    old = [student for student, page in pages.items() if not page.exists() or page.stat().st_mtime < newest]
+    entries = feedback.gradebook_entries(gradebook, assignment, old)
+    written = [workers.submit(feedback.write_page, place, assignment, student, entry) for student, entry in entries]
+    for page in written:
+        page.result()
 
 
 def _print_changes(assignment: str, changes: list) -> None:
