@@ -13,6 +13,8 @@ that are neither hostile nor looping their scores are the same.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import itertools
 import os
 import resource
@@ -38,6 +40,7 @@ CELL_SECONDS = 8
 #: Kinds of samples that run into a limit, and kinds with which a learner tries to get points for nothing.
 LOOPING, HOSTILE = ("endless-cell", "endless-loop"), ("patched-tests", "skipped-tests")
 NBGRADER, OURS = "nbgrader autograde", "autograder grade"
+SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
 MIXED, STEADY = "mixed", "without loops"
 
 
@@ -101,8 +104,20 @@ def _proportional(process: psutil.Process) -> int:
         return 0
 
 
+def adopt_orphans() -> None:
+    """Let processes whose parent has ended become this one's children: what they used counts, as that of all others."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def wait_for_orphans() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
 def measure(grader: str, course: Course, workers: int) -> dict[str, float]:
     """Grade, and say what it took."""
+    adopt_orphans()
     environment = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     environment["PYTHONPATH"] = str(pieces.COURSE_ROOT)
     used, began, most = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0
@@ -118,6 +133,7 @@ def measure(grader: str, course: Course, workers: int) -> dict[str, float]:
             memory.join()
         most = max(most, memory.most)
     seconds = time.perf_counter() - began
+    wait_for_orphans()
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime
     return {"seconds": round(seconds, 1), "processor_seconds": round(processor, 1), "peak_mb": round(most / 1e6)}
