@@ -231,14 +231,15 @@ class _Session:
                 for c in registry.checks(piece=piece)
             ]
         else:
-            results = run_checks(
-                student,
-                piece=piece,
-                seed=self.seed,
-                cells=self._cells(index),
-                builtin_costs=self.builtin_costs,
-                verdicts=self.verdicts,
-            )
+            with student.conversation():
+                results = run_checks(
+                    student,
+                    piece=piece,
+                    seed=self.seed,
+                    cells=self._cells(index),
+                    builtin_costs=self.builtin_costs,
+                    verdicts=self.verdicts,
+                )
         if getattr(student, "lost", False):
             remark = self._death(f"The kernel did not survive a call of {piece}")
             self._remark(remark if remark.reason is Reason.MEMORY else Reason.KERNEL_LOST(remark))
