@@ -23,6 +23,7 @@ holds nothing that a learner must not read. ``PLAN`` is JSON and asks for one of
 import contextlib
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -73,6 +74,8 @@ def serve(control: socket.socket, preload: list[str], way: dict, kept: list[str]
     for name in preload:
         with contextlib.suppress(ImportError):
             __import__(name)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page that holds an object of the parent's
     control.send(b"ready")
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 16)

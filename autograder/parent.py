@@ -31,6 +31,9 @@ PRELOAD = (
     *("torch", "torch.nn.functional", "numpy", "transformer_lab.driver", "transformer_lab.builtin"),
     *("IPython.core.completer", "IPython.core.interactiveshell", "ipykernel.kernelapp", "ipykernel.ipkernel"),
     *("ipykernel.zmqshell", "ipykernel.debugger", "debugpy", "matplotlib_inline", "zmq.eventloop.zmqstream"),
+    *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
+    *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
+    *("numpy.random", "secrets", "tornado.platform.asyncio"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.font_manager", "matplotlib.colorbar"),
 )
 
