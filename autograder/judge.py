@@ -140,6 +140,8 @@ class _Session:
         self.restarts = 0
         self.room = self.limits.output_bytes
         self.began = time.monotonic()
+        #: What starting kernels has taken, which is no time of the notebook's.
+        self.starting = 0.0
 
     def run(self) -> Judgement:
         try:
@@ -283,12 +285,14 @@ class _Session:
             if self.restarts > RESTARTS or self._time_left() <= 0:
                 return False
             self.restarts += 1
+            began = time.monotonic()
             self.kernel = sandbox.start(self.limits, sandboxed=self.sandboxed)
             # On a busy machine the first import takes seconds, which must not be those of the learner's first cell.
             ran = run_cell(self.kernel, IMPORTS, IMPORT_SECONDS, self.limits.output_bytes)
             if ran.stopped or ran.error:  # before any line of the learner's
                 why = ran.error or ran.stopped
                 raise sandbox.SandboxError(f"PyTorch could not be loaded in a kernel ({why}): are the limits too low?")
+            self.starting += time.monotonic() - began
             if not self._replay(index):
                 self._stop()
         return self._time_left() > 0
@@ -319,7 +323,7 @@ class _Session:
             kernel.close()
 
     def _time_left(self) -> float:
-        return self.limits.notebook_seconds - (time.monotonic() - self.began)
+        return self.limits.notebook_seconds - (time.monotonic() - self.began - self.starting)
 
     def _time_for(self, cell: NotebookNode) -> float:
         """What a cell may use of the time that is left: all of it for an answer, and for other cells not the last part."""

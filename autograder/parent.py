@@ -26,14 +26,15 @@ from pathlib import Path
 from autograder import enclosure
 from autograder.enclosure import KERNEL_MAIN, RunDirectory, SandboxError, Way
 
-#: What a warm parent imports: whatever nearly every notebook needs, as long as importing it computes nothing.
+#: What a warm parent imports: whatever nearly every notebook needs, as long as importing it computes nothing. After a colon,
+#: a function to call: the table of PyTorch's functions, in which a piece's calls are looked up.
 PRELOAD = (
     *("torch", "torch.nn.functional", "numpy", "transformer_lab.driver", "transformer_lab.builtin"),
     *("IPython.core.completer", "IPython.core.interactiveshell", "ipykernel.kernelapp", "ipykernel.ipkernel"),
     *("ipykernel.zmqshell", "ipykernel.debugger", "debugpy", "matplotlib_inline", "zmq.eventloop.zmqstream"),
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
-    *("numpy.random", "secrets", "tornado.platform.asyncio"),
+    *("torch.overrides:get_overridable_functions", "numpy.random", "secrets", "tornado.platform.asyncio"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.font_manager", "matplotlib.colorbar"),
 )
 

@@ -13,9 +13,11 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from autograder import enclosure, parent, quick_start
@@ -80,13 +82,14 @@ def processes(file_bytes: int | None) -> ExecutorFactory:
     have lost its master: the new pool gets a new sandbox, and all kernels of the old one end with it.
     """
     made = 0
+    folder = tempfile.TemporaryDirectory(prefix="autograder-")  # removed when the factory is forgotten
 
     def make(workers: int) -> concurrent.futures.Executor:
         nonlocal made
         made += 1
         shared = None if file_bytes is None else _sandbox(file_bytes, renew=made > 1)
         return concurrent.futures.ProcessPoolExecutor(
-            workers, quick_start.context(), initializer=_begin, initargs=(shared,)
+            workers, quick_start.context(), initializer=_begin, initargs=(shared, folder.name)
         )
 
     return make
@@ -149,12 +152,14 @@ def begin(sandboxed: bool = True) -> None:
         _sandbox(enclosure.FILE_BYTES)
 
 
-def _begin(shared: parent.Lent | None) -> None:
-    """What a worker does before its first task."""
+def _begin(shared: parent.Lent | None, folder: str) -> None:
+    """What a worker does before its first task. ``folder`` is one that the workers share."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if shared is not None:
         parent.borrow(shared)
-    from autograder import loaded  # noqa: F401 - here already where workers are forks
+    from autograder import diagnose, loaded  # noqa: F401 - here already where workers are forks
+
+    diagnose.share(Path(folder))
 
 
 def _end_with_parent() -> None:
