@@ -259,7 +259,9 @@ def grade(
         for sentence in unenforced_limits():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     place = Course(course.resolve())
-    records, kept = [], []
+    records, kept, regraded = [], [], {}
+    for sentence in place.passed_over():
+        err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     workers = workers or os.cpu_count() or 1
     made = pool.processes(limits.file_bytes if sandbox != "none" else None)
     with _one_sentence(CourseError, SandboxError, ValueError, OSError), pool.kept(made, workers) as executor:
@@ -272,9 +274,13 @@ def grade(
                 def accept(changes, name=name, bar=bar):
                     bar.stop()
                     _print_changes(name, changes)
+                    page = report.write_changes(place.root, name, changes, written=False)
+                    out.print(f"The same as a page: {_short(page)}", highlight=False, soft_wrap=True)
                     if not (yes or _asked("Write these points?")):
                         kept.append(name)
-                    return name not in kept
+                        return False
+                    regraded[name] = changes
+                    return True
 
                 graded = engine.grade(
                     place,
@@ -292,6 +298,8 @@ def grade(
             _write_feedback(feedback, place, name, graded, executor(workers))
             _print_class(name, graded)
             records += graded
+        for name, changes in regraded.items():
+            report.write_changes(place.root, name, changes, written=True)
         page = report.write_report(place.root)
     out.print(f"\nFeedback: {_short(place.root / 'feedback')}/<student>/<assignment>/<assignment>.html")
     out.print(f"Class report: {_short(page)}")

@@ -298,6 +298,9 @@ def environment(*, home: str, temporary: str, course: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "TRANSFORMER_LAB_PIECES": "builtin",
+        # There is no network: pip says so at once instead of trying again for a minute.
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         **{f"{library}_NUM_THREADS": "1" for library in threads},
     }
 

@@ -392,7 +392,7 @@ def run_kernel(plan: dict) -> None:
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import launch_new_instance
 
-    IPythonKernel.answer_requests = staticmethod(partial(answer_requests, answers))
+    IPythonKernel.answer_requests = staticmethod(partial(answer_requests, answers))  # type: ignore[attr-defined]
 
     launch_new_instance(argv=["-f", plan["connection_file"], "--HistoryManager.enabled=False"])
 
