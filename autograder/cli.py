@@ -18,6 +18,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from autograder import quick_start
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -240,13 +242,16 @@ def grade(
     before it writes; where nobody can be asked and --yes is not given, the old points stay and the exit status is 3.
     Exits with 1 when a submission could not be graded because of an error of the grader.
     """
+    from autograder import pool
+
+    if sandbox not in ("bubblewrap", "none"):
+        raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
+    pool.begin(sandboxed=sandbox == "bubblewrap")
     from autograder import feedback, report
     from autograder import grade as engine
     from autograder.course import Course, CourseError
     from autograder.sandbox import Limits, SandboxError, unenforced_limits
 
-    if sandbox not in ("bubblewrap", "none"):
-        raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
     limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 2**30))
     if sandbox == "none":
         err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")
@@ -254,8 +259,12 @@ def grade(
         for sentence in unenforced_limits():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     place = Course(course.resolve())
-    records, kept = [], []
-    with _one_sentence(CourseError, SandboxError, ValueError, OSError):
+    records, kept, regraded = [], [], {}
+    for sentence in place.passed_over():
+        err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    workers = workers or os.cpu_count() or 1
+    made = pool.processes(limits.file_bytes if sandbox != "none" else None)
+    with _one_sentence(CourseError, SandboxError, ValueError, OSError), pool.kept(made, workers) as executor:
         names = assignments or [n for n in place.assignments() if place.submissions(n)]
         if not names:
             raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
@@ -265,9 +274,13 @@ def grade(
                 def accept(changes, name=name, bar=bar):
                     bar.stop()
                     _print_changes(name, changes)
+                    page = report.write_changes(place.root, name, changes, written=False)
+                    out.print(f"The same as a page: {_short(page)}", highlight=False, soft_wrap=True)
                     if not (yes or _asked("Write these points?")):
                         kept.append(name)
-                    return name not in kept
+                        return False
+                    regraded[name] = changes
+                    return True
 
                 graded = engine.grade(
                     place,
@@ -278,12 +291,15 @@ def grade(
                     limits=limits,
                     builtin_costs=builtin_costs,
                     force=force,
+                    executor=executor,
                     accept_unenforced=accept_unenforced,
                     progress=progress,
                 )
-            _write_feedback(feedback, place, name, graded)
+            _write_feedback(feedback, place, name, graded, executor(workers))
             _print_class(name, graded)
             records += graded
+        for name, changes in regraded.items():
+            report.write_changes(place.root, name, changes, written=True)
         page = report.write_report(place.root)
     out.print(f"\nFeedback: {_short(place.root / 'feedback')}/<student>/<assignment>/<assignment>.html")
     out.print(f"Class report: {_short(page)}")
@@ -312,14 +328,16 @@ def sandbox_works() -> None:
         err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
-def _write_feedback(feedback, place, assignment: str, records: list[dict]) -> None:
+def _write_feedback(feedback, place, assignment: str, records: list[dict], workers) -> None:
     """Pages of all submissions; those that are newer than everything that they show stay as they are."""
     gradebook, code = place.root / "gradebook.db", Path(feedback.__file__).parent
     newest = max(path.stat().st_mtime for path in (gradebook, code / "feedback.py", *(code / "templates").iterdir()))
-    for record in records:
-        page = place.root / "feedback" / record["student"] / assignment / f"{assignment}.html"
-        if not page.exists() or page.stat().st_mtime < newest:
-            feedback.write_feedback(place.root, assignment, record["student"])
+    pages = {r["student"]: place.root / "feedback" / r["student"] / assignment / f"{assignment}.html" for r in records}
+    old = [student for student, page in pages.items() if not page.exists() or page.stat().st_mtime < newest]
+    entries = feedback.gradebook_entries(gradebook, assignment, old)
+    written = [workers.submit(feedback.write_page, place, assignment, student, entry) for student, entry in entries]
+    for page in written:
+        page.result()
 
 
 def _print_changes(assignment: str, changes: list) -> None:
@@ -399,6 +417,7 @@ def _short(path: Path) -> str:
 
 def main() -> None:
     """Entry point: a failure is one sentence on stderr and exit status 2."""
+    quick_start.leave_out_unused()
     # nbgrader starts `alembic` by name: it stands beside this Python, which need not be on PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     try:

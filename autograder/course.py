@@ -11,6 +11,10 @@ from nbformat import NotebookNode
 
 from transformer_lab.cells import nbgrader_flags, read_notebook
 
+#: How the names of archives end, and what is to be done with one.
+ARCHIVES = (".zip", ".rar", ".7z", ".gz", ".tgz", ".tar", ".bz2", ".xz")
+UNPACK = "unpack it to submitted/<student>/<assignment>/"
+
 
 class CourseError(RuntimeError):
     """The course folder is not as it must be; the message says what to do."""
@@ -64,8 +68,24 @@ class Course:
         found = []
         for student in sorted(folder.iterdir()) if folder.is_dir() else []:
             place = student / assignment
-            if place.is_dir() and not place.is_symlink() and not student.is_symlink():
+            if place.is_dir() and not place.is_symlink() and not student.is_symlink() and is_text(student.name):
                 found.append(Submission(student.name, place))
+        return found
+
+    def passed_over(self) -> list[str]:
+        """One sentence for everything in ``submitted/`` that was meant as a submission and can't be graded as it lies there."""
+        folder = self.root / "submitted"
+        found = []
+        for student in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not is_text(student.name):
+                name = os.fsencode(student.name).decode("utf-8", "backslashreplace")
+                found.append(f"The name of submitted/{name} is no UTF-8, so it is passed over: give it another name.")
+                continue
+            inside = sorted(student.iterdir()) if student.is_dir() and not student.is_symlink() else [student]
+            for path in inside:
+                if path.suffix.lower() in ARCHIVES and path.is_file() and is_text(path.name):
+                    place = path.relative_to(self.root).as_posix()
+                    found.append(f"{place} is an archive and is passed over: {UNPACK}.")
         return found
 
     def graded_base(self, assignment: str) -> NotebookNode:
@@ -87,6 +107,15 @@ class Course:
             if nbgrader_flags(theirs.metadata).get("grade"):
                 theirs.source = ours.source
         return nbformat.from_dict(base)
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name can be written down: the system allows any bytes, a gradebook only UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_atomically(path: Path, text: str, encoding: str = "utf-8", durable: bool = False) -> None:

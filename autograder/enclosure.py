@@ -43,7 +43,7 @@ NOBODY = 65534
 _RUN_PREFIX = "tpp-"
 
 #: A temporary file system holds this much unless a kernel's limits say otherwise.
-_FILE_BYTES = 256 << 20
+FILE_BYTES = 256 << 20
 
 
 class SandboxError(RuntimeError):
@@ -146,7 +146,7 @@ def _bwrap_version() -> tuple[int, ...]:
 
 
 def bwrap_arguments(
-    way: Way, run: Path, hidden: Iterable[Path], file_bytes: int = _FILE_BYTES
+    way: Way, run: Path, hidden: Iterable[Path], file_bytes: int = FILE_BYTES
 ) -> tuple[list[str], list[str]]:
     """The outer wall as arguments of bwrap, without the command; and what it shows in /tmp or /dev/shm.
 
@@ -298,6 +298,9 @@ def environment(*, home: str, temporary: str, course: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "TRANSFORMER_LAB_PIECES": "builtin",
+        # There is no network: pip says so at once instead of trying again for a minute.
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         **{f"{library}_NUM_THREADS": "1" for library in threads},
     }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -60,19 +61,21 @@ def write_feedback(course: str | Path, assignment: str, student: str) -> Path:
         A name is not the name of a folder.
     """
     place = Course(Path(course).resolve())
+    return write_page(place, assignment, student, gradebook_entry(place.root / "gradebook.db", assignment, student))
+
+
+def write_page(place: Course, assignment: str, student: str, entry: Entry | None) -> Path:
+    """As :func:`write_feedback`, with the gradebook's entry at hand."""
     for name in (assignment, student):
         if name in ("", ".", "..") or Path(name).name != name:
             raise ValueError(f"{name!r} is not the name of a student's or an assignment's folder.")
     notebook, record = _notebook(place, assignment, student), _record(place, assignment, student)
     if notebook is None and record is None:
         raise FeedbackError(
-            f"{assignment} of {student} is not graded in {course}: run `autograder grade {assignment}`."
+            f"{assignment} of {student} is not graded in {place.root}: run `autograder grade {assignment}`."
         )
-    html = page(
-        record, notebook, gradebook_entry(place.root / "gradebook.db", assignment, student), assignment, student
-    )
     target = place.root / "feedback" / student / assignment / f"{assignment}.html"
-    write_atomically(target, html)
+    write_atomically(target, page(record, notebook, entry, assignment, student))
     return target
 
 
@@ -115,18 +118,33 @@ def gradebook_entry(path: Path, assignment: str, student: str, notebook: str = "
     if not path.exists():
         return None
     with Gradebook(f"sqlite:///{path}") as gradebook:
-        try:
-            found = gradebook.find_submission_notebook(notebook or assignment, assignment, student)
-        except MissingEntry:
-            return None
-        penalty = float(found.late_submission_penalty or 0.0)
-        entry = Entry(max(0.0, found.score - penalty), found.max_score, penalty)
-        for grade in found.grades:
-            entry.scores[grade.name] = grade.score
-            if grade.manual_score is not None or grade.extra_credit:
-                entry.by_hand.add(grade.name)
-        entry.comments = {c.name: c.manual_comment for c in found.comments if (c.manual_comment or "").strip()}
-        return entry
+        return _entry(gradebook, assignment, student, notebook or assignment)
+
+
+def gradebook_entries(path: Path, assignment: str, students: Iterable[str]) -> Iterator[tuple[str, Entry | None]]:
+    """``(student, entry)`` of several, from a gradebook that is opened once."""
+    if not path.exists():
+        yield from ((student, None) for student in students)
+        return
+    with Gradebook(f"sqlite:///{path}") as gradebook:
+        for student in students:
+            yield student, _entry(gradebook, assignment, student, assignment)
+            gradebook.db.expunge_all()  # or memory would grow with the class
+
+
+def _entry(gradebook: Gradebook, assignment: str, student: str, notebook: str) -> Entry | None:
+    try:
+        found = gradebook.find_submission_notebook(notebook, assignment, student)
+    except MissingEntry:
+        return None
+    penalty = float(found.late_submission_penalty or 0.0)
+    entry = Entry(max(0.0, found.score - penalty), found.max_score, penalty)
+    for grade in found.grades:
+        entry.scores[grade.name] = grade.score
+        if grade.manual_score is not None or grade.extra_credit:
+            entry.by_hand.add(grade.name)
+    entry.comments = {c.name: c.manual_comment for c in found.comments if (c.manual_comment or "").strip()}
+    return entry
 
 
 # ----------------------------------------------------------------------------------------------------------------- page

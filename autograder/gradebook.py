@@ -13,7 +13,17 @@ from datetime import datetime
 from typing import Any
 
 from nbformat import NotebookNode
-from nbgrader.api import Assignment, Gradebook, MissingEntry, Student, SubmittedAssignment
+from nbgrader.api import (
+    Assignment,
+    BaseCell,
+    Comment,
+    Grade,
+    Gradebook,
+    MissingEntry,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades, latesubmissions, saveautogrades
 from sqlalchemy.exc import OperationalError, SAWarning
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -43,8 +53,38 @@ class _Gradebook(Gradebook):
         super().__init__(f"{course.db_url}?timeout={BUSY_SECONDS}", course.course_id)
         self.db = scoped_session(sessionmaker(autoflush=True, bind=self.engine, future=True, class_=_Session))
 
+        #: The rows of the submission that is being written, which nbgrader asks for one by one: by kind and cell.
+        self._rows: dict[tuple[type, str], Any] = {}
+        self._whose: tuple[str, ...] = ()
+
     def __exit__(self, *exception: object) -> None:
         """Stay open."""
+
+    def take_up(self, notebook: str, assignment: str, student: str) -> None:
+        """Look up the rows of a submission, all at once."""
+        self.let_go()
+        submitted = self.find_submission_notebook(notebook, assignment, student)
+        for kind in (Grade, Comment):
+            query = self.db.query(BaseCell.name, kind).join(kind, BaseCell.id == kind.cell_id)
+            found = query.filter(kind.notebook_id == submitted.id).all()
+            self._rows |= {(kind, name): row for name, row in found}
+        self._rows[SubmittedNotebook, ""] = submitted
+        self._whose = (notebook, assignment, student)
+
+    def let_go(self) -> None:
+        self._rows, self._whose = {}, ()
+
+    def _row(self, kind: type, cell: str, *whose: str) -> Any:
+        return self._rows.get((kind, cell)) if whose == self._whose else None
+
+    def find_grade(self, grade_cell: str, *whose: str) -> Grade:
+        return self._row(Grade, grade_cell, *whose) or super().find_grade(grade_cell, *whose)
+
+    def find_comment(self, solution_cell: str, *whose: str) -> Comment:
+        return self._row(Comment, solution_cell, *whose) or super().find_comment(solution_cell, *whose)
+
+    def find_submission_notebook(self, *whose: str) -> SubmittedNotebook:
+        return self._row(SubmittedNotebook, "", *whose) or super().find_submission_notebook(*whose)
 
 
 class SaveScores(SaveAutoGrades):
@@ -120,14 +160,17 @@ class Writer:
         """
         try:
             scores = self._write(student, assignment, notebook, comments, timestamp)
+            self._gradebook.let_go()
             self._gradebook.db().finish()
         except OperationalError as error:
+            self._gradebook.let_go()
             self._gradebook.db.rollback()
             raise CourseError(
                 f"The gradebook cannot be written ({error.orig}): does another program use it? What is judged so far is "
                 "kept, and the same command goes on from there."
             ) from error
         except BaseException:
+            self._gradebook.let_go()
             self._gradebook.db.rollback()
             raise
         return scores
@@ -137,6 +180,7 @@ class Writer:
         gradebook.update_or_create_student(student)
         when = {} if timestamp is None else {"timestamp": timestamp}
         gradebook.update_or_create_submission(assignment, student, **when)
+        gradebook.take_up(assignment, assignment, student)
         if notebook is not None:
             info = {"student": student, "assignment": assignment, "notebook": assignment, "db_url": self._course.db_url}
             quiet = logging.getLogger("autograder.nbgrader")

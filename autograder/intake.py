@@ -22,6 +22,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from autograder.course import ARCHIVES
 from autograder.reasons import Reason, Remark
 from transformer_lab.cells import grade_id_of, is_test, lines_of, nbgrader_flags, plain_python
 from transformer_lab.weights import WeightsError, read_bytes
@@ -126,7 +127,7 @@ def receive(folder: Path, assignment: str, source: NotebookNode) -> Received:
     damaged = [received for _, received in found if received.notebook is None and _is_notebook(received.path)]
     if len(damaged) == 1 and not readable:
         return damaged[0]
-    archives = [path.name for path in listing(folder) if path.suffix.lower() in _ARCHIVES]
+    archives = [path.name for path in listing(folder) if path.suffix.lower() in ARCHIVES]
     if archives and not readable:
         sentence = f"There is no {expected.name} in the submission, but {_listed(archives)}, which is not unpacked."
         return Received(remarks=[Reason.ARCHIVE(sentence + " Hand in the notebook itself.")])
@@ -198,8 +199,6 @@ def _read(path: Path) -> Received:
         received.remarks.append(Reason.NOT_A_NOTEBOOK(sentence))
     return received
 
-
-_ARCHIVES = (".zip", ".rar", ".7z", ".gz", ".tgz", ".tar", ".bz2", ".xz")
 
 #: How files begin that are no notebooks, what they are, and whether that is an archive.
 _BEGINNINGS = (

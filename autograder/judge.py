@@ -140,6 +140,8 @@ class _Session:
         self.restarts = 0
         self.room = self.limits.output_bytes
         self.began = time.monotonic()
+        #: What starting kernels has taken, which is no time of the notebook's.
+        self.starting = 0.0
 
     def run(self) -> Judgement:
         try:
@@ -231,14 +233,15 @@ class _Session:
                 for c in registry.checks(piece=piece)
             ]
         else:
-            results = run_checks(
-                student,
-                piece=piece,
-                seed=self.seed,
-                cells=self._cells(index),
-                builtin_costs=self.builtin_costs,
-                verdicts=self.verdicts,
-            )
+            with student.conversation():
+                results = run_checks(
+                    student,
+                    piece=piece,
+                    seed=self.seed,
+                    cells=self._cells(index),
+                    builtin_costs=self.builtin_costs,
+                    verdicts=self.verdicts,
+                )
         if getattr(student, "lost", False):
             remark = self._death(f"The kernel did not survive a call of {piece}")
             self._remark(remark if remark.reason is Reason.MEMORY else Reason.KERNEL_LOST(remark))
@@ -282,12 +285,14 @@ class _Session:
             if self.restarts > RESTARTS or self._time_left() <= 0:
                 return False
             self.restarts += 1
+            began = time.monotonic()
             self.kernel = sandbox.start(self.limits, sandboxed=self.sandboxed)
             # On a busy machine the first import takes seconds, which must not be those of the learner's first cell.
             ran = run_cell(self.kernel, IMPORTS, IMPORT_SECONDS, self.limits.output_bytes)
             if ran.stopped or ran.error:  # before any line of the learner's
                 why = ran.error or ran.stopped
                 raise sandbox.SandboxError(f"PyTorch could not be loaded in a kernel ({why}): are the limits too low?")
+            self.starting += time.monotonic() - began
             if not self._replay(index):
                 self._stop()
         return self._time_left() > 0
@@ -318,7 +323,7 @@ class _Session:
             kernel.close()
 
     def _time_left(self) -> float:
-        return self.limits.notebook_seconds - (time.monotonic() - self.began)
+        return self.limits.notebook_seconds - (time.monotonic() - self.began - self.starting)
 
     def _time_for(self, cell: NotebookNode) -> float:
         """What a cell may use of the time that is left: all of it for an answer, and for other cells not the last part."""

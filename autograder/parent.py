@@ -20,17 +20,21 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autograder import enclosure
 from autograder.enclosure import KERNEL_MAIN, RunDirectory, SandboxError, Way
 
-#: What a warm parent imports: whatever nearly every notebook needs, as long as importing it computes nothing.
+#: What a warm parent imports: whatever nearly every notebook needs, as long as importing it computes nothing. After a colon,
+#: a function to call: the table of PyTorch's functions, in which a piece's calls are looked up.
 PRELOAD = (
     *("torch", "torch.nn.functional", "numpy", "transformer_lab.driver", "transformer_lab.builtin"),
     *("IPython.core.completer", "IPython.core.interactiveshell", "ipykernel.kernelapp", "ipykernel.ipkernel"),
     *("ipykernel.zmqshell", "ipykernel.debugger", "debugpy", "matplotlib_inline", "zmq.eventloop.zmqstream"),
+    *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
+    *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
+    *("torch.overrides:get_overridable_functions", "numpy.random", "secrets", "tornado.platform.asyncio"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.font_manager", "matplotlib.colorbar"),
 )
 
@@ -108,7 +112,7 @@ class Parent:
     """
 
     def __init__(self, way: Way, hidden: Iterable[Path], preload: Iterable[str], file_bytes: int):
-        self.way = way
+        self.way, self.hidden = way, tuple(hidden)
         self._lock = threading.Lock()
         run, self._stderr = RunDirectory(), memory_file("stderr")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -147,6 +151,10 @@ class Parent:
         self._control = ours
         self._ready = False
         self.close = weakref.finalize(self, _close, self._process, self._first, ours, self._stderr, run, os.getpid())
+
+    def lend(self) -> Lent:
+        """What another process of this grader needs to make kernels of this parent, given to it as it is started."""
+        return Lent(self.way, self.hidden, Path.cwd(), RunDirectory.base(), self._control)
 
     def is_alive(self) -> bool:
         return self.close.alive and self._process.poll() is None
@@ -205,6 +213,42 @@ class Parent:
             raise SandboxError(f"The kernel died while it started. {_last(text_of(stderr))}")
 
 
+@dataclass(frozen=True)
+class Lent:
+    """A parent of another process, with what must be the same here for its kernels to be the ones that are asked for.
+
+    It travels only with a process that is being started: ``control`` is a descriptor.
+    """
+
+    way: Way
+    hidden: tuple[Path, ...]
+    folder: Path
+    base: str
+    control: socket.socket
+
+
+class Borrowed(Parent):
+    """A parent that another process has started and that ends with that process."""
+
+    def __init__(self, lent: Lent):
+        self.lent, self.way, self.hidden = lent, lent.way, lent.hidden
+        self._lock, self._control, self._ready = threading.Lock(), lent.control, True
+
+    def fits(self, way: Way, hidden: tuple[Path, ...]) -> bool:
+        """Whether its kernels are those that one started here would make."""
+        lent = self.lent
+        wanted = (way, hidden, Path.cwd(), RunDirectory.base())
+        return self.is_alive() and (lent.way, lent.hidden, lent.folder, lent.base) == wanted
+
+    def is_alive(self) -> bool:
+        poll = select.poll()
+        poll.register(self._control, 0)  # whether the other side is gone is told unasked
+        return not poll.poll(0)
+
+    def stderr_text(self) -> str:
+        return ""
+
+
 def _last(text: str) -> str:
     lines = text.splitlines()
     return f"Its last words: {lines[-1]}" if lines else "It said nothing."
@@ -242,15 +286,27 @@ def _close(process, first: int | None, control: socket.socket, stderr: int, run:
 
 _warm: dict[tuple, Parent] = {}
 _warming = threading.Lock()
+_borrowed: list[Borrowed] = []
 
 
-def warm(way: Way, hidden: Iterable[Path], file_bytes: int) -> Parent:
-    """The warm parent of this process and thread for these hidden folders, started where there is none yet."""
+def borrow(lent: Lent) -> None:
+    """Let :func:`warm` give this parent of another process, where it fits and as long as it lives."""
+    _borrowed[:] = [Borrowed(lent)]
+
+
+def warm(way: Way, hidden: Iterable[Path], file_bytes: int, renew: bool = False) -> Parent:
+    """The warm parent of this process and thread for these hidden folders, started where there is none yet.
+
+    ``renew`` ends the one that is there, with all its kernels, and starts another.
+    """
     hidden = tuple(sorted(Path(folder).resolve() for folder in hidden))
     key = (os.getpid(), threading.get_ident(), way, hidden, Path.cwd(), RunDirectory.base())
     with _warming:
+        for borrowed in _borrowed:
+            if borrowed.fits(way, hidden):
+                return borrowed
         for other, old in list(_warm.items()):
-            if other[0] != os.getpid() or not old.is_alive():
+            if other[0] != os.getpid() or not old.is_alive() or (renew and other == key):
                 del _warm[other]
                 old.close()
         if key not in _warm:

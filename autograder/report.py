@@ -3,6 +3,7 @@
     report/index.html               every assignment at a glance
     report/<assignment>.html        scores, checks and slips, worst first, and one line per student
     report/grades.csv               one line per submission
+    report/<assignment>-regraded.html   who gains and who loses where the same answers were judged again
 
 Everything comes from the records in ``results/``; scores are those of nbgrader's gradebook where it has them, so that what
 a person changed there counts. The pages load nothing and run no script.
@@ -18,11 +19,11 @@ import re
 import secrets
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -33,8 +34,15 @@ from autograder.course import Course, CourseError, write_atomically
 from autograder.feedback import is_not_begun
 from transformer_lab.cells import read_notebook
 
+if TYPE_CHECKING:
+    from autograder.grade import Change
+
 #: How many bars the picture of the scores has.
 BARS = 10
+
+
+#: How the name of a page ends that says what judging again changes.
+REGRADED = "-regraded.html"
 
 
 class ReportError(CourseError):
@@ -83,9 +91,30 @@ def write_report(course: str | Path, assignments: list[str] | None = None, *, na
     # A spreadsheet takes a table for UTF-8 only if it begins with the byte order mark; learning platforms skip it.
     write_atomically(folder / "grades.csv", grades_csv(summaries), encoding="utf-8-sig")
     for path in folder.glob("*.html"):
-        if path.name not in pages:
+        regraded = names and path.name.removesuffix(REGRADED) in wanted
+        if path.name not in pages and not regraded:
             path.unlink()
     return folder / "index.html"
+
+
+def write_changes(course: str | Path, assignment: str, changes: Sequence[Change], written: bool) -> Path:
+    """Write the page of who gains and who loses by judging the same answers again; ``written``: the points are given.
+
+    It stays until the next such page of the assignment, or until a report without names is made.
+    """
+    place, made = Course(Path(course).resolve()), datetime.now(UTC)
+    html = _template("regraded.html.j2").render(
+        assignment=assignment,
+        title=_title(place, assignment),
+        made=f"{made.day} {made:%B %Y, %H:%M} UTC",
+        written=written,
+        losses=[change for change in changes if change.difference < 0],
+        gains=[change for change in changes if change.difference > 0],
+        others=[change for change in changes if not change.difference],
+    )
+    target = place.root / "report" / f"{assignment}{REGRADED}"
+    write_atomically(target, html)
+    return target
 
 
 # -------------------------------------------------------------------------------------------------------------- summary

@@ -215,6 +215,15 @@ class Kernel:
         """Whether the kernel's process runs."""
         return self.manager.is_alive()
 
+    @property
+    def channel(self) -> socket.socket | None:
+        """Where pieces can be asked without Jupyter's messages; None once that has gone wrong."""
+        return self.manager.channel
+
+    def hang_up(self) -> None:
+        """Give up the channel: what is written or asked there from now on reaches nobody."""
+        self.manager.hang_up()
+
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in the running cell, if the kernel is alive.
 
@@ -323,7 +332,7 @@ class DirectProvisioner(LocalProvisioner):
         return "" if self._stderr is None else parent.text_of(self._stderr)
 
     def _listen(self, manager: SandboxKernelManager) -> dict[str, int]:
-        """Bound sockets by the address that the kernel will be told to bind."""
+        """Bound sockets by the address that the kernel will be told to bind, and one for the answers of pieces."""
         found = {}
         for port in manager.ports:
             path = f"{manager.ip}-{port}"
@@ -334,6 +343,9 @@ class DirectProvisioner(LocalProvisioner):
                 listener.listen(16)
                 found[f"ipc://{path}"] = listener.detach()
                 self._passed.append(found[f"ipc://{path}"])
+        manager.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        found["answers"] = theirs.detach()
+        self._passed.append(found["answers"])
         return found
 
     def _close_passed(self) -> None:
@@ -467,6 +479,8 @@ class SandboxKernelManager(KernelManager):
     startup_seconds: float = 180
     #: The control group of the kernel's processes; None where the host has none. Kept after the kernel's end.
     group: cgroups.Group | None = None
+    #: Where a kernel's pieces can be asked directly (``kernel_main.answer_requests``); None once that has gone wrong.
+    channel: socket.socket | None = None
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
@@ -530,7 +544,14 @@ class SandboxKernelManager(KernelManager):
 
     pre_start_kernel = run_sync(_async_pre_start_kernel)
 
+    def hang_up(self) -> None:
+        """Close the kernel's channel."""
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
+        self.hang_up()
         try:
             while self._clients:
                 self._clients.pop().stop_channels()

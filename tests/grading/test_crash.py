@@ -399,3 +399,38 @@ def test_few_tasks_are_held_at_a_time():
     started: list[int] = []
     for done, _ in enumerate(pool.run(started.append, range(100), 2, lambda workers: Here())):
         assert len(started) <= done + pool.AHEAD * 2
+
+
+def test_the_same_workers_serve_several_runs_until_they_break():
+    made = []
+
+    def executor(workers):
+        made.append(concurrent.futures.ProcessPoolExecutor(workers))
+        return made[-1]
+
+    with pool.kept(executor, 2) as kept:
+        for _ in range(2):
+            assert dict(pool.run(abs, range(-4, 0), 1, kept)) == {-n: n for n in range(1, 5)}
+        assert len(made) == 1
+        found = dict(pool.run(_fatal, range(3, 5), 2, kept))
+        assert isinstance(found[3], concurrent.futures.BrokenExecutor)
+        assert found[4] == 40
+        assert len(made) == 3
+        assert dict(pool.run(abs, [-1], 2, kept)) == {-1: 1}
+        assert len(made) == 3
+    with pytest.raises(RuntimeError, match="shutdown"):
+        made[-1].submit(abs, 1)
+
+
+def test_what_cannot_be_graded_as_it_lies_there_is_said(tmp_path):
+    course = Course(tmp_path)
+    (tmp_path / "submitted" / "ann" / CHAPTER).mkdir(parents=True)
+    (tmp_path / "submitted" / "ann" / f"{CHAPTER}.zip").write_bytes(b"PK")
+    (tmp_path / "submitted" / "class.tar.gz").write_bytes(b"")
+    os.makedirs(os.fsencode(tmp_path / "submitted") + b"/bo\xe9/" + CHAPTER.encode())
+    assert [submission.student for submission in course.submissions(CHAPTER)] == ["ann"]
+    told = course.passed_over()
+    assert len(told) == 3
+    for beginning in (f"submitted/ann/{CHAPTER}.zip is an archive", "submitted/class.tar.gz is an archive"):
+        assert any(sentence.startswith(beginning) and "unpack it" in sentence for sentence in told)
+    assert any("submitted/bo\\xe9 is no UTF-8" in sentence for sentence in told)

@@ -164,7 +164,7 @@ def test_what_stands_below_an_error_is_defined_all_the_same(needs_sandbox):
 
 @pytest.mark.long
 def test_the_last_part_of_the_time_is_for_answers_and_checks(needs_sandbox):
-    limits = sandbox.Limits(cell_seconds=30, notebook_seconds=20)
+    limits = sandbox.Limits(cell_seconds=60, notebook_seconds=40)
     judgement = judge.judge(answered({"softmax": RIGHT_SOFTMAX}, first="while True: pass"), 1, limits)
     assert points(judgement)["softmax"] == 5
     assert Reason.TIMEOUT in [remark.reason for remark in judgement.remarks]

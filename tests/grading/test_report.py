@@ -13,6 +13,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder import feedback, report, runner
+from autograder.grade import Change
 from autograder.student import StudentError
 
 CHAPTER = "02_positional_encoding"
@@ -316,3 +317,23 @@ def test_a_class_of_four_hundred_is_reported_in_seconds(tmp_path):
     assert time.perf_counter() - began < 10
     assert index.with_name("03_attention.html").stat().st_size < 2_000_000
     assert len(table(tmp_path)) == 400
+
+
+def test_who_gains_and_who_loses_is_a_page(tmp_path):
+    report.write_report(write(tmp_path, [record("ann"), record("<b>")]))
+    changes = [
+        Change("ann", {"softmax": 5.0}, {"softmax": 2.0}),
+        Change("<b>", {"softmax": 0.0, "attention": 1.0}, {"softmax": 5.0, "attention": 1.5}),
+    ]
+    path = report.write_changes(tmp_path, "03_attention", changes, written=False)
+    page = path.read_text()
+    assert page.index("ann") < page.index("&lt;b&gt;")
+    assert "<code>softmax</code> 5 → 2" in page
+    assert ">-3<" in page
+    assert ">+5.5<" in page
+    assert "Nothing is written yet" in page
+    assert "Nothing is written yet" not in report.write_changes(tmp_path, "03_attention", changes, True).read_text()
+    report.write_report(tmp_path)
+    assert path.exists()
+    report.write_report(tmp_path, names=False)
+    assert not path.exists()  # it has names

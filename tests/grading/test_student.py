@@ -191,3 +191,77 @@ def test_a_dead_kernel_is_noticed(needs_sandbox):
             student.run("die", X)
         assert error.value.type_name == "KernelDied"
         assert student.lost
+
+
+# ------------------------------------------------------------------------------------------------- over the own channel
+
+
+@pytest.fixture
+def own(needs_sandbox):
+    with sandbox.start(sandbox.Limits()) as kernel:
+        assert run_cell(kernel, SOURCE, 120, 10_000).stopped == ""
+        yield kernel
+
+
+def test_a_conversation_gives_what_messages_give(own):
+    student = RemoteStudent(own)
+    messages = [student.run("pair", X, scale=scale) for scale in (1.0, 2.0)]
+    sent = []
+    execute = own.client.execute
+    own.client.execute = lambda *arguments, **named: sent.append(1) or execute(*arguments, **named)
+    with student.conversation():
+        spoken = [student.run("pair", X, scale=scale) for scale in (1.0, 2.0)]
+        with pytest.raises(StudentError, match="three heads do not fit"):
+            student.run("wrong", X)
+    assert len(sent) == 1
+    assert [repr(answer) for answer in spoken] == [repr(answer) for answer in messages]
+    assert run_cell(own, "softmax", 10, 1000).stopped == ""  # and then the kernel is free again
+    assert own.channel is not None
+
+
+def test_a_call_without_end_ends_the_conversation_and_not_the_kernel(own):
+    student = RemoteStudent(own, seconds=1.0)
+    with student.conversation():
+        with pytest.raises(StudentError) as error:
+            student.run("slow", X)
+        assert error.value.type_name == "Timeout"
+        assert np.allclose(student.run("softmax", X).sum(-1), 1)
+    assert not student.lost
+    assert own.channel is None
+
+
+@pytest.mark.parametrize(
+    ("trick", "kind"),
+    {
+        "closes it": ("[os.close(f) for f in sockets()]", "BadAnswer"),
+        "says too much": ("[os.write(f, b'\\xff' * 64) for f in sockets()]", "BadAnswer"),
+        "answers another question": ("[os.write(f, struct.pack('!II', 7, 2) + b'{}') for f in sockets()]", "BadAnswer"),
+        "says half": ("[os.write(f, struct.pack('!II', 1, 100)) for f in sockets()]; time.sleep(60)", "Timeout"),
+        "raises an interrupt": ("raise_(KeyboardInterrupt)", "BadAnswer"),
+        "raises what is no exception": ("raise_(GeneratorExit)", "BadAnswer"),
+        "dies": ("os._exit(1)", "KernelDied"),
+    }.values(),
+    ids=str,
+)
+def test_what_a_piece_does_to_the_channel_is_an_answer_of_its_own(own, trick, kind):
+    """Whatever it writes there counts for its own call at most, as it may answer that as it likes."""
+    source = f"""
+import os, struct, time, types
+kernel = get_ipython().kernel
+def sockets():
+    return [kernel.answer_requests.args[0]]
+def raise_(error):
+    raise error
+def trick(x):
+    {trick}
+    return x
+"""
+    assert run_cell(own, source, 30, 10_000).error == ""
+    student = RemoteStudent(own, seconds=2.0)
+    with student.conversation():
+        with pytest.raises(StudentError) as error:
+            student.run("trick", X)
+        assert error.value.type_name == kind
+        if kind != "KernelDied":
+            assert np.allclose(student.run("softmax", X).sum(-1), 1)
+    assert student.lost == (kind == "KernelDied")
