@@ -41,9 +41,10 @@ def test_a_title_does_not_repeat_the_piece():
 @pytest.mark.parametrize("piece", registry.pieces())
 def test_every_piece_has_known_mistakes_with_hints(piece):
     known = registry.misconceptions(piece)
-    assert len({m.id for m in known}) >= 6
+    # A diagnosis is one of four words for each of three runs: little can be said of a wrong one.
+    assert len({m.id for m in known}) >= (4 if piece == "diagnosis" else 6)
     for m in known:
-        assert m.hint.endswith((".", "…"))
+        assert m.hint.endswith((".", "…", "?"))
         assert len(m.hint) < 200
 
 

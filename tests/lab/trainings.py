@@ -16,6 +16,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 import traceback
 import zlib
 from contextlib import suppress
@@ -113,8 +114,16 @@ def _at_steps(steps: list[int], act) -> None:
 
 
 def receive(folder: Path, name: str, steps: list[int]) -> None:
-    """The process gets a signal at its n-th step."""
-    _at_steps(steps, lambda: os.kill(os.getpid(), getattr(signal, name)))
+    """The process gets a signal at its n-th step, and has noticed it before it goes on."""
+
+    def act():
+        number, handler = getattr(signal, name), signal.getsignal(getattr(signal, name))
+        os.kill(os.getpid(), number)
+        deadline = time.monotonic() + 10  # another thread may have been told: Python then comes to it a little later
+        while signal.getsignal(number) is handler and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    _at_steps(steps, act)
 
 
 def need(folder: Path, steps: list[int], error: str = "torch") -> None:
