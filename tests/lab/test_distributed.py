@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -76,6 +78,34 @@ def free_port():
         return one.getsockname()[1]
 
 
+def torchrun(*words, seconds=240):
+    """Run a program in two processes to its good end; those that wait for each other are ended with it. What it said."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port()),
+    ]
+    process = subprocess.Popen(
+        [*command, *words],
+        env=os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, error = process.communicate(timeout=seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, error
+    return out
+
+
 def test_two_processes_give_what_one_gives(tmp_path):
     path = tmp_path / "out.pt"
     script = f"from tests.lab.test_distributed import worker; worker({str(path)!r})"
@@ -117,11 +147,7 @@ def test_torchrun_starts_them(tmp_path):
             worker({str(tmp_path / "out.pt")!r})
         """)
     )
-    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
-    done = subprocess.run(
-        [*run, script], env=os.environ | {"PYTHONPATH": str(COURSE_ROOT)}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun(str(script), seconds=300)
     assert len(torch.load(tmp_path / "out.pt")["losses"]) == STEPS
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.lab.test_distributed import free_port
+from tests.lab.test_distributed import torchrun
 from transformer_lab import distributed, translation
 from transformer_lab.data import default_corpus, pad
-from transformer_lab.pieces import COURSE_ROOT
 
 CONFIG = translation.Config(
     d_model=16, num_heads=2, d_ff=32, num_layers=1, batch_tokens=300, rate=0.005, warmup=4, steps=8
@@ -66,36 +60,12 @@ class Merged:
         ]
 
 
-def run_together(command, environment, seconds=240):
-    """Run torchrun; processes that wait for each other are ended with it."""
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        out, error = process.communicate(timeout=seconds)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, error
-    return out
-
-
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     script = folder / "own.py"
     script.write_text(f"from tests.lab.test_engine_in_processes import worker\nworker({str(folder)!r})\n")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        str(free_port()),
-    ]
-    here = os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"}
-    run_together([*command, script], here)
+    torchrun(str(script))
     return folder
 
 

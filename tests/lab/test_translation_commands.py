@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from dataclasses import replace
 
 import pytest
 
-from tests.lab.test_distributed import free_port
-from tests.lab.test_engine_in_processes import run_together
+from tests.lab.test_distributed import torchrun
 from transformer_lab import logs, translation
 from transformer_lab.commands import train, translate
 from transformer_lab.data import default_corpus, detokenise
-from transformer_lab.pieces import COURSE_ROOT
 
 
 def call(command, *words):
@@ -82,18 +78,8 @@ def test_real_text_is_taken_as_it_stands_and_scored_as_others_score_it(small, tm
 
 @pytest.mark.long
 def test_torchrun_trains_with_two_processes(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        str(free_port()),
-    ]
     words = ["-m", "transformer_lab", "train", "--steps", "6", "--every", "3", "--folder", str(tmp_path)]
-    here = os.environ | {"PYTHONPATH": str(COURSE_ROOT), "OMP_NUM_THREADS": "1"}
-    out = run_together([*command, *words], here, seconds=600)
+    out = torchrun(*words, seconds=600)
     assert "2 processes" in out
     assert out.count("Test part:") == 1
     assert (tmp_path / translation.WEIGHTS).is_file()

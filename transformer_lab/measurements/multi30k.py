@@ -35,6 +35,7 @@ from transformer_lab import (
     token_batches,
     translation,
 )
+from transformer_lab.commands.train import read_task
 from transformer_lab.data import tokenise
 from transformer_lab.measurements import translators
 from transformer_lab.measurements.classifier import one_thread
@@ -75,8 +76,6 @@ def steps_within(kind: str, task: translation.Task, seconds: float, trial: int =
 
 def run_one(kind: str, seed: int, folder: Path, minutes: float, kept: Path, progress: bool) -> dict[str, Any]:
     """Train one translator for ``minutes`` on one thread, keep it in ``kept`` and score it: its row."""
-    from transformer_lab.commands.train import read_task
-
     with one_thread():
         task = read_task(str(folder), SUBWORDS, joint=True)
         steps = steps_within(kind, task, 60 * minutes * (1 - EVALUATING))
