@@ -89,7 +89,7 @@ def test_files_of_pairs_are_read(tmp_path, monkeypatch, small):
     lines = [f"{' '.join(p.target)}\t{' '.join(p.source)}\n" for p in default_corpus(2600, 0, 0).train]
     path = tmp_path / "pairs.txt"
     path.write_text("".join(lines), encoding="utf-8")
-    task = train.read_task(str(path), subwords=120)
+    task = translation.Task.read(path, subwords=120)
     assert len(task.source) == 120
     assert len(task.corpus.test) == 1000
 

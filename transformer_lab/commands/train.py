@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from transformer_lab import builtin, devices, distributed, pieces, scores, translation
-from transformer_lab.data import CorpusError, load_corpus
+from transformer_lab.data import CorpusError
 from transformer_lab.distributed import Ranks
 from transformer_lab.engine import CHECKPOINT, Trainer, TrainingFailed
 from transformer_lab.logs import CsvLog, TensorBoardLog
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace, setting: devices.Setting, ranks: Ranks) ->
 
     grammar = options.corpus == "default"
     size = sizes()[options.size or ("graded" if grammar else "real")]
-    task = read_task(options.corpus, options.subwords or size.subwords, joint=size.config.shared)
+    task = translation.Task.read(options.corpus, subwords=options.subwords or size.subwords, joint=size.config.shared)
     own = builtin if options.pieces == "builtin" else pieces.load(options.pieces)
     checkpoint = options.folder / CHECKPOINT
     if checkpoint.exists() and not options.resume:
@@ -152,25 +152,6 @@ def _close(log: CsvLog | TensorBoardLog) -> None:
         log.close()
     except OSError as error:
         print(f"The last rows of the history could not be written ({error.strerror or error}).", file=sys.stderr)
-
-
-def read_task(corpus: str, subwords: int | None = None, joint: bool = False) -> translation.Task:
-    """The corpus of that name or at that path, with its vocabularies.
-
-    Real text that is cut into pieces of words is taken as it stands, between blanks; else signs are words of their own.
-
-    Raises ``CorpusError`` or ``FileNotFoundError`` with one sentence where it cannot be read.
-    """
-    if corpus == "default":
-        return translation.Task.default(subwords=subwords)
-    if not Path(corpus).exists():
-        raise FileNotFoundError(
-            f"There is no corpus {corpus}: give default, a folder with Multi30k, or a file of pairs."
-        )
-    if not subwords:
-        return translation.Task.of(load_corpus(corpus), min_count=2, joint=joint)
-    found = load_corpus(corpus, str.split)
-    return translation.Task.of(found, subwords=subwords, joint=joint, blanks=True)
 
 
 def _tell_scores(trainer: Trainer) -> None:

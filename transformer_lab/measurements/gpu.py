@@ -25,7 +25,6 @@ from typing import Any
 import torch
 
 from transformer_lab import devices, results, scores, translation
-from transformer_lab.commands.train import read_task
 from transformer_lab.data import default_corpus
 from transformer_lab.engine import LOOK
 from transformer_lab.measurements import bench, multi30k
@@ -66,7 +65,7 @@ def waits(setting: devices.Setting, steps: int = LOOK - 2) -> str:
 
 def train(folder: Path, setting: devices.Setting, config: translation.Config, minutes: float) -> dict[str, Any]:
     """Train on Multi30k for so many minutes, evaluations included, and score the test part: a row."""
-    task = read_task(str(folder), SUBWORDS, joint=True)
+    task = translation.Task.read(folder, subwords=SUBWORDS, joint=True)
     trial = translation.Translator(task, config, setting=setting).trainer(samples=0, every=10**6)
     trial.evaluate = None
     trial.train(steps=LOOK, progress=False)

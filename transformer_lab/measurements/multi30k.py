@@ -35,7 +35,6 @@ from transformer_lab import (
     token_batches,
     translation,
 )
-from transformer_lab.commands.train import read_task
 from transformer_lab.data import tokenise
 from transformer_lab.measurements import translators
 from transformer_lab.measurements.classifier import one_thread
@@ -63,7 +62,7 @@ CODE = [
 ]
 
 
-def steps_within(kind: str, task: translation.Task, seconds: float, trial: int = 40) -> int:
+def steps_within(kind: str, task: translation.Task, seconds: float, trial: int = 100) -> int:
     """How many steps of training a kind of model takes in so many seconds of one processor thread."""
     one = translators.translator(kind, 0, task, replace(CONFIG, steps=trial + 10))
     trainer = one.trainer(samples=0, every=10_000)
@@ -77,7 +76,7 @@ def steps_within(kind: str, task: translation.Task, seconds: float, trial: int =
 def run_one(kind: str, seed: int, folder: Path, minutes: float, kept: Path, progress: bool) -> dict[str, Any]:
     """Train one translator for ``minutes`` on one thread, keep it in ``kept`` and score it: its row."""
     with one_thread():
-        task = read_task(str(folder), SUBWORDS, joint=True)
+        task = translation.Task.read(folder, subwords=SUBWORDS, joint=True)
         steps = steps_within(kind, task, 60 * minutes * (1 - EVALUATING))
         one = translators.translator(kind, seed, task, replace(CONFIG, steps=steps))
         trainer = one.trainer(
