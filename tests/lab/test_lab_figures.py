@@ -8,19 +8,10 @@ import torch
 from matplotlib.text import Text
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
-from transformer_lab import costs, plots, translation
+from transformer_lab import costs, translation
 from transformer_lab import lab_figures as drawn
 from transformer_lab.measurements.bench import model_flops
-
-
-@pytest.fixture
-def ax():
-    with matplotlib.rc_context():
-        plots.style()
-        yield plots.figure(7, 4)
-    plt.close("all")
 
 
 def texts(ax) -> list[str]:

@@ -11,18 +11,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
-from transformer_lab import builtin, plots, translation
+from transformer_lab import builtin, translation
 from transformer_lab import translation_figures as drawn
-
-
-@pytest.fixture
-def ax():
-    with matplotlib.rc_context():
-        plots.style()
-        yield plots.figure(7, 4)
-    plt.close("all")
 
 
 def words_of(text: str) -> list[str]:
