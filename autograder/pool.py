@@ -69,10 +69,12 @@ def run(
             if broken:
                 suspects.extend(task for task, _ in running.values())
                 running.clear()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(wait=False)
                 pool = executor(workers)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for future in running:  # one by one: not every executor knows ``cancel_futures``
+            future.cancel()
+        pool.shutdown(wait=True)
 
 
 def processes(file_bytes: int | None) -> ExecutorFactory:
@@ -109,7 +111,7 @@ def kept(executor: ExecutorFactory, workers: int) -> Iterator[ExecutorFactory]:
         yield make
     finally:
         for pool in living:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=True)
 
 
 class _Kept(concurrent.futures.Executor):
@@ -125,14 +127,14 @@ class _Kept(concurrent.futures.Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if not wait:
-            self._living.clear()
-            self._pool.shutdown(wait=False, cancel_futures=cancel_futures)
-            return
         if cancel_futures:
             for future in self._given:
                 future.cancel()
-        concurrent.futures.wait(self._given)
+        if wait:
+            concurrent.futures.wait(self._given)
+        else:
+            self._living.clear()
+            self._pool.shutdown(wait=False)
 
 
 def _sandbox(file_bytes: int, renew: bool = False) -> parent.Lent | None:

@@ -36,6 +36,9 @@ class Here(concurrent.futures.Executor):
         future.set_result(function(*arguments, **named))
         return future
 
+    def shutdown(self, wait=True):
+        """Without ``cancel_futures``, as Dask's has it."""
+
 
 def made_up(task: grade.Task) -> dict:
     """An outcome that depends on the learner's name alone, as judging would give it."""
@@ -399,6 +402,35 @@ def test_few_tasks_are_held_at_a_time():
     started: list[int] = []
     for done, _ in enumerate(pool.run(started.append, range(100), 2, lambda workers: Here())):
         assert len(started) <= done + pool.AHEAD * 2
+
+
+class Later(Here):
+    """Does the first task and leaves the others waiting."""
+
+    def __init__(self):
+        self.given: list[concurrent.futures.Future] = []
+
+    def submit(self, function, /, *arguments, **named):
+        self.given.append(concurrent.futures.Future() if self.given else super().submit(function, *arguments, **named))
+        return self.given[-1]
+
+
+def test_what_waits_is_given_up_when_the_run_ends_early():
+    later = Later()
+    run = pool.run(abs, range(9), 2, lambda workers: later)
+    assert next(run) == (0, 0)
+    run.close()
+    assert len(later.given) > 1
+    assert all(future.cancelled() for future in later.given[1:])
+
+
+@pytest.mark.parametrize("kind", [Here, concurrent.futures.ThreadPoolExecutor])
+def test_workers_of_any_kind_are_kept_for_several_runs(kind):
+    made = []
+    with pool.kept(lambda workers: made.append(kind()) or made[-1], 2) as kept:
+        for _ in range(2):
+            assert dict(pool.run(abs, [-1, -2], 2, kept)) == {-1: 1, -2: 2}
+    assert len(made) == 1
 
 
 def test_the_same_workers_serve_several_runs_until_they_break():
