@@ -106,8 +106,11 @@ def batches_refuse_a_sentence_that_fits_nowhere(student, rng):
     place = int(rng.integers(len(lengths)))
     lengths[place] = budget
     got = _lists(student.run(BATCHES, lengths, budget), f"{BATCHES} with a sentence as long as the budget")
+    own = next((batch for batch in got if place in batch), None)
     require(
-        [place] in got, f"{BATCHES}: a sentence of {budget} tokens fits a budget of {budget}, as a batch by itself."
+        own == [place],
+        f"{BATCHES}: sentence {place} has {budget} tokens and fills a budget of {budget} alone, but "
+        + (f"its batch is {own}." if own else "it is in no batch."),
     )
     for case in ([*lengths[:place], budget + 1, *lengths[place:]], [budget + 5]):
         what = f"{BATCHES} for a sentence of {max(case)} tokens and a budget of {budget}"

@@ -79,11 +79,17 @@ class RowsForTokens(_Batches):
         return len(before) < budget
 
 
-@misconception(BATCHES, "not-sorted", "The sentences are taken as they come: take the shortest first.")
+AS_THEY_COME = "The sentences are taken as they come: take the shortest first."
+
+
+@misconception(BATCHES, "not-sorted", AS_THEY_COME)
 class NotSorted(_Batches):
     def order(self, lengths):
         return range(len(lengths))
 
+
+@misconception(BATCHES, "not-sorted", AS_THEY_COME)
+class NotSortedButFitting(NotSorted):
     def fits(self, before, length, budget):
         return (len(before) + 1) * max([*before, length]) <= budget
 
@@ -470,7 +476,7 @@ class _Attend:
         keys, values = (k, v) if past is None else self.joined(k, v, past)
         opened = self.opened(q.size(-2), keys.size(-2))
         if mask is not None:
-            opened = opened & self.real(mask, q.size(-2))
+            opened = self.both(opened, self.real(mask, q.size(-2)))
         scores = q @ keys.transpose(-2, -1) / self.divisor(q, keys)
         return self.result(self.weights(scores, opened) @ values, keys, values, k, v)
 
@@ -482,6 +488,9 @@ class _Attend:
 
     def real(self, mask, new):
         return mask[:, None, None, :]
+
+    def both(self, opened, real):
+        return opened & real
 
     def divisor(self, q, keys):
         return math.sqrt(q.size(-1))
@@ -599,10 +608,65 @@ class ThreeReturned(_Attend):
         return output, keys, values
 
 
+PADDING_KEPT = "Keys or values of padding are set to 0 in what comes back: they come back as they are, real or not."
+
+
+class _Zeroed(_Attend):
+    def work_out(self, q, k, v, past, mask):
+        output, (keys, values) = super().work_out(q, k, v, past, mask)
+        return output, (keys, values) if mask is None else self.zeroed(keys, values, mask[:, None, :, None])
+
+    def zeroed(self, keys, values, real):
+        return keys * real, values * real
+
+
+@misconception(CACHED, "padding-zeroed", PADDING_KEPT)
+class PaddingZeroed(_Zeroed):
+    pass
+
+
+@misconception(CACHED, "padding-zeroed", PADDING_KEPT)
+class ValuesZeroed(_Zeroed):
+    def zeroed(self, keys, values, real):
+        return keys, values * real
+
+
+@misconception(CACHED, "padding-zeroed", PADDING_KEPT)
+class KeysZeroed(_Zeroed):
+    def zeroed(self, keys, values, real):
+        return keys * real, values
+
+
 @misconception(CACHED, "mask-ignored", "The mask has no effect: padding is attended to.")
 class MaskIgnored(_Attend):
     def real(self, mask, new):
         return torch.ones_like(mask)[:, None, None, :]
+
+
+AXES = "The mask (B, t + n) lacks two axes to meet the scores (B, H, n, t + n): without them its rows meet other axes."
+
+
+class _WithoutAxes(_Attend):
+    axes: tuple = ()
+
+    def real(self, mask, new):
+        return mask[self.axes]
+
+
+@misconception(CACHED, "mask-without-axes", AXES)
+class MaskWithoutAxes(_WithoutAxes):
+    pass
+
+
+@misconception(CACHED, "mask-without-axes", AXES)
+class MaskWithOneAxis(_WithoutAxes):
+    axes = (slice(None), None)
+
+
+@misconception(CACHED, "mask-without-axes", AXES)
+class MaskWithoutAxesFirst(_WithoutAxes):
+    def both(self, opened, real):
+        return real & opened
 
 
 @misconception(CACHED, "mask-inverted", "The mask is taken the wrong way round: True is a real token.")

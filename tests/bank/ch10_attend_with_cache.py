@@ -186,6 +186,8 @@ BANK.wrong(
     "The past that was given is changed.",
     _plain(join="past[0], past[1] = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2); keys, values = past"),
 )
+BANK.wrong("mask-bare", "The mask as it comes.", _plain(real="mask"), "mask-without-axes")
+BANK.wrong("mask-one-axis", "The mask with one axis more.", _plain(real="mask.unsqueeze(1)"), "mask-without-axes")
 BANK.wrong("mask-ignored", "No mask.", _plain(real="torch.ones(1, 1, 1, 1, dtype=torch.bool)"), "mask-ignored")
 BANK.wrong("mask-inverted", "True hides.", _plain(real="mask[:, None, None].logical_not()"), "mask-inverted")
 BANK.wrong("queries-masked", "Queries are masked.", _plain(real="mask[:, None, -n:].unsqueeze(-1)"), "queries-masked")
@@ -247,4 +249,14 @@ BANK.wrong(
     "masked-keys-kept-out-of-the-cache",
     "Keys of padding become 0 in what comes back.",
     _plain(result="output, ((keys, values) if mask is None else (keys * mask[:, None, :, None], values))"),
+    "padding-zeroed",
+)
+BANK.wrong(
+    "masked-values-kept-out-of-the-cache",
+    "Values of padding become 0, in the product and in what comes back.",
+    _plain(
+        attend="values = values if mask is None else values * mask[:, None, :, None]\n"
+        "    output = scores.masked_fill(~opened, -torch.inf).softmax(-1).nan_to_num(0.0) @ values"
+    ),
+    "padding-zeroed",
 )

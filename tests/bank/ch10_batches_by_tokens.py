@@ -192,6 +192,7 @@ BANK.wrong(
     "as-they-come-by-the-last",
     "Nothing is sorted, and the last one is taken for the longest.",
     _plain(order="range(len(lengths))"),
+    "not-sorted",
 )
 BANK.wrong(
     "longest-first",

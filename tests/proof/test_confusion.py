@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from autograder import registry
+from autograder import diagnose, registry
 from tests.bank import entries, load
 from tests.proof import confusion
 from tests.proof.confusion import NAMED, UNKNOWN, UNNAMED, WRONGLY
@@ -72,3 +74,29 @@ def test_the_committed_table_names_none_wrongly():
     assert {row["entry"] for row in table} <= {e.id for e in entries(verdict="wrong")} or pytest.fail(
         "results/confusion.json tells of entries that the bank has no more: make confusion"
     )
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """Mistakes' failures are read from files that the processes of a grader share, as it is when a class is graded."""
+    monkeypatch.setattr(diagnose, "_shared", None)
+    diagnose._failure.cache_clear()
+    yield lambda: diagnose.share(tmp_path)
+    diagnose._failure.cache_clear()
+
+
+def test_each_known_mistake_has_a_file_of_its_own(shared):
+    shared()
+    rerun = functools.partial(print, registry.checks()[0], 0)
+    known = registry.misconceptions()
+    assert len({diagnose._place(one, rerun, False) for one in known}) == len(known) > 300
+
+
+@pytest.mark.parametrize("piece", ["diagnosis", "batches_by_tokens", "causal_mask"])
+def test_what_processes_share_changes_no_diagnosis(piece, shared):
+    chosen = entries(piece, "wrong")
+    alone = confusion.rows(chosen)
+    shared()
+    for _ in range(2):  # the one who writes, and then the one who reads
+        diagnose._failure.cache_clear()
+        assert confusion.rows(chosen) == alone
