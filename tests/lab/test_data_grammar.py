@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import re
 from collections import defaultdict
 from dataclasses import replace
 from itertools import cycle, groupby, islice, pairwise
@@ -39,6 +40,7 @@ from transformer_lab.data.tree import (
     Subordination,
     Weekday,
 )
+from transformer_lab.pieces import COURSE_ROOT
 
 #: Few words, those that look alike among them, so that sentences repeat: *Lehrer* and *Schlüssel* are one and many, *groß*
 #: is tall and big, *macht* opens and closes, *bringt* stands with and without its prefix, *vergessen* is three forms.
@@ -466,6 +468,14 @@ def test_the_parts_have_their_sizes_and_share_nothing(parts):
     assert [len(part) for part in parts] == [29_000, 1_014, 1_000]
     everything = [pair for part in parts for pair in part]
     assert len({pair.source for pair in everything}) == len({pair.target for pair in everything}) == len(everything)
+
+
+def test_german_sentences_have_4_to_34_words(parts):
+    """As the stub of chapter 10 says."""
+    stub = next((COURSE_ROOT / "solutions").glob("10_*.md")).read_text(encoding="utf-8")
+    low, high = map(int, re.search(r"German sentences of the corpus have (\d+) to (\d+) words", stub).groups())
+    lengths = [len(pair.source) for pair in parts.train]
+    assert (min(lengths), max(lengths)) == (low, high)
 
 
 def test_word_order_makes_no_other_meaning(monkeypatch):
