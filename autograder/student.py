@@ -111,7 +111,10 @@ class Student:
                     raise FileNotFoundError
                 self._files[name] = weights.read_bytes(Path(self.folder) / name, max_bytes)
             except FileNotFoundError:
-                sentence = f"`{name}` is not handed in: there is no such file beside the notebook{self._others(name)}."
+                sentence = (
+                    f"`{name}` is not handed in: there is no such file beside the notebook{self._others(name)}. "
+                    "The notebook's cell that trains writes it."
+                )
                 raise StudentError(NOT_SUBMITTED, sentence) from None
             except weights.WeightsError as error:
                 raise StudentError(UNREADABLE, str(error)) from None
