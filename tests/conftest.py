@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ def pytest_configure(config):
     torch.set_num_threads(1)
     # Tests grade their own submissions, on whatever host; tests/sandbox looks at what is enforced and what is not.
     os.environ.setdefault("AUTOGRADER_ACCEPT_UNENFORCED", "1")
+    # Started in the background by a shell, this process ignores Ctrl-C, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: Folders and files whose tests share an expensive fixture with other files'.

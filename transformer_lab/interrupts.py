@@ -20,12 +20,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def watched() -> Iterator[threading.Event]:
-    """An event that the signals set, so that a step is never left half done; a second signal interrupts at once."""
+    """An event that the signals set, so that a step is never left half done; a second signal interrupts at once.
+
+    A signal that this process was started to ignore, as ``nohup`` and a shell's ``&`` do, stays ignored.
+    """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -35,7 +39,7 @@ def watched() -> Iterator[threading.Event]:
         pressed.set()
         restore()
 
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, press)
     try:
         yield pressed

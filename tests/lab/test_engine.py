@@ -190,6 +190,21 @@ def test_control_c_stops_behind_the_step_and_keeps_the_best_weights(tmp_path):
     assert same(last_weights(resumed), last_weights(whole))
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_is_ignored_stays_ignored(name):
+    """As Ctrl-C is in what a shell runs in the background, and both in what ``nohup`` or a supervisor shields."""
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        one = trainer(loss=lambda net, batch: os.kill(os.getpid(), number) or loss(net, batch))
+        train(one, steps=3)
+        assert one.step == 3
+        assert not one.stopped
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 def test_a_loss_that_is_no_number_ends_in_words_that_say_where():
     calls = []
 
