@@ -28,8 +28,7 @@ def watched() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield pressed
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    before = {n: handler for n in SIGNALS if (handler := signal.getsignal(n)) not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         for number, handler in before.items():

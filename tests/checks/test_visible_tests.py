@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import jupytext
 import pytest
@@ -45,8 +44,7 @@ def tried(entry) -> str:
         for cell in notebook.cells
         if cell.metadata.get("nbgrader", {}).get("grade_id") == f"test_{entry.piece}"
     )
-    own = load(entry)
-    given = own[entry.piece] if isinstance(own, dict) else getattr(own, entry.piece)
+    given = getattr(load(entry), entry.piece)
     try:
         exec(source, {"math": math, "torch": torch, "Tensor": Tensor, "nn": nn, entry.piece: given})
     except AssertionError as error:
@@ -64,4 +62,4 @@ def test_right_ones_pass(piece):
 @pytest.mark.parametrize(("name", "words"), SLIPS.items())
 def test_a_slip_is_told_by_its_name(name, words):
     entry = next(entry for entry in entries(verdict="wrong") if entry.id == name)
-    assert re.search(re.escape(words), tried(entry))
+    assert words in tried(entry)
