@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -53,6 +54,8 @@ def test_what_a_device_cannot_do_has_no_row():
     assert "TF32" not in names(OLD)
     assert not {"TF32", "bfloat16", "float16", "torch.compile"} & set(names(PLAIN))
     assert "fused Adam" not in names(Capabilities())
+    assert not any(way.processes > 1 for way in bench.staircase(choose(PLAIN)))
+    assert [way.name for way in bench.staircase(choose(PLAIN), processes=2) if way.processes > 1] == ["2 processes"]
 
 
 def test_the_references_have_the_batches_of_the_first_and_of_the_last_row():
@@ -88,32 +91,62 @@ def test_the_peak_is_that_of_the_largest_moment():
 
 
 def test_the_reference_is_the_same_function_with_the_same_gradients():
-    config = replace(QUICK.config, num_layers=2)
-    task = translation.Task.of(default_corpus(40, 2, 2))
-    model = translation.build(config, task, builtin).double()
+    plan = replace(QUICK, config=replace(QUICK.config, num_layers=2))
+    prepared = bench.Prepared(plan, "builtin")
+    prepared.model.double()
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in prepared.model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    pairs = [(task.source.encode(p.source), task.target.encode(p.target)) for p in task.corpus.train]
     setting = choose(PLAIN)
     ways = (
         bench.Way("pieces", setting),
         bench.Way("fused", setting, fused=True),
         bench.Way("torch", setting, reference=True),
     )
-    batches = bench.fixed_batches(pairs, 8)
-    found = [
-        bench.Contestant(way, model, batches, replace(QUICK, config=config), len(task.target), builtin).beginning(
-            batches[0]
-        )
-        for way in ways
-    ]
+    found = [bench.Contestant(way, prepared).beginning(prepared.batches[False, False][0]) for way in ways]
     for loss, gradients in found[1:]:
         assert loss == pytest.approx(found[0][0], rel=1e-12)
         torch.testing.assert_close(gradients, found[0][1])
         assert gradients.norm() > 0.01
     with pytest.raises(ValueError, match="norm_first=True"):
-        bench.TorchTransformer(model, replace(config, norm_first=False))
+        bench.TorchTransformer(prepared.model, replace(plan.config, norm_first=False))
+
+
+@pytest.fixture
+def team():
+    """Two processes, and a contestant that does the same in this one."""
+    prepared = bench.Prepared(QUICK, "builtin")
+    alone = bench.Way("one process", choose(PLAIN), fused=True, bucketed=True)
+    own = bench.Team(replace(alone, name="2 processes", processes=2), prepared)
+    yield own, bench.Contestant(alone, prepared)
+    own.close()
+    assert not any(member.is_alive() for member in own._members)
+
+
+def test_processes_share_every_batch_and_make_the_same_steps(team):
+    common = team[0].prepared.batches[False, False][0]
+    for steps in (2, 3):
+        (loss, gradients), (other_loss, other_gradients) = (one.beginning(common) for one in team)
+        assert loss == pytest.approx(other_loss, rel=1e-6)
+        torch.testing.assert_close(gradients, other_gradients)
+        for one in team:
+            one.advance(1, steps)
+    together, alone = (one.peak_memory() for one in team)
+    assert alone < together < 2 * alone  # each has all of the weights and half of the batch
+    for one in team:
+        one.turn()
+        assert one.rates[0] > 0
+
+
+def test_a_process_that_fails_or_ends_is_told_of(team):
+    team[0].prepared.name = "nowhere"
+    own = bench.Team(team[0].way, team[0].prepared)
+    with contextlib.closing(own), pytest.raises(RuntimeError, match=r"A process of “2 processes” failed: .*nowhere"):
+        own.advance(0, 1)
+    team[0].advance(0, 1)
+    team[0]._members[0].kill()
+    with pytest.raises(RuntimeError, match="“2 processes” ended before its time"):
+        team[0].advance(0, 1)
 
 
 def test_batches_hold_the_same_pairs_with_less_padding():

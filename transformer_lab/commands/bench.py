@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from transformer_lab import builtin, pieces, results
+from transformer_lab import results
 from transformer_lab.measurements import bench
 
 
@@ -33,12 +33,11 @@ def run(options: argparse.Namespace) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
-        own = builtin if options.pieces == "builtin" else pieces.load(options.pieces)
         rows = bench.run(
             options.size,
             device=options.device,
             dtype=options.dtype,
-            pieces=own,
+            name=options.pieces,
             compiled=options.compile,
             folder=None if options.dry else results.FOLDER,
             command=_command(options),

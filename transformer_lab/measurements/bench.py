@@ -6,6 +6,10 @@ trains one model in several ways, each with one change more than the one before 
 same weights on the same batches. All take turns, a few steps each, so that whatever else the machine does hits all alike;
 the median of the turns counts. It writes ``results/bench-cpu.json`` or ``results/bench-cuda.json``.
 
+On a processor the last way is to share every batch among as many processes as there are threads (see
+:mod:`~transformer_lab.distributed`): each computes with one thread, and they meet once a step, where threads meet in every
+product.
+
 That the changes change nothing but speed is measured too: with the weights that all begin with, the loss of one common batch
 and its gradients, against those of the first way.
 
@@ -22,6 +26,8 @@ import copy
 import math
 import os
 import random
+import signal
+import socket
 import statistics
 import time
 import warnings
@@ -31,19 +37,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from transformer_lab import builtin, decoding, devices, fused, results, token_batches, translation
+from transformer_lab import (
+    accumulation,
+    builtin,
+    decoding,
+    devices,
+    distributed,
+    fused,
+    pieces,
+    results,
+    token_batches,
+    translation,
+)
 from transformer_lab.data import BOS, PAD, default_corpus, pad
+from transformer_lab.distributed import ALONE, Ranks
 from transformer_lab.token_batches import IdPair, TokenBatches
 
 COMMAND = "python -m transformer_lab bench"
 CODE = [
     __file__,
+    accumulation.__file__,
     builtin.__file__,
     decoding.__file__,
     devices.__file__,
+    distributed.__file__,
     fused.__file__,
     token_batches.__file__,
     translation.__file__,
@@ -94,13 +116,14 @@ class Way:
     bucketed: bool = False
     compiled: bool = False
     larger: bool = False
+    processes: int = 1
     reference: bool = False  # torch.nn.Transformer instead of the pieces
 
 
-def staircase(setting: devices.Setting, compiled: bool = False) -> list[Way]:
+def staircase(setting: devices.Setting, compiled: bool = False, processes: int = 1) -> list[Way]:
     """The ways to train that a machine knows, each with one change more than the one before; and the references last.
 
-    A change that the device cannot make has no row.
+    A change that the device cannot make has no row, and one process none of its own.
     """
     plain = replace(setting, dtype=torch.float32, scaled=False, tf32=False, fused=False)
     ways = [Way("pieces in float32", plain)]
@@ -120,6 +143,8 @@ def staircase(setting: devices.Setting, compiled: bool = False) -> list[Way]:
     if setting.fused:
         add("fused Adam", setting=replace(ways[-1].setting, fused=True))
     add(f"{LARGER} times the batch", larger=True)
+    if processes > 1:
+        add(f"{processes} processes", processes=processes)
     last = ways[-1]
     fair = replace(setting, fused=False)
     return [
@@ -254,26 +279,101 @@ def _copy_norm(own: Any, theirs: Any) -> None:
 # ------------------------------------------------------------------------------------------------------------ the training
 
 
-class Contestant:
-    """One way to train, with a model of its own that begins with the common weights."""
+class Prepared:
+    """What all ways to train begin with: batches, and a model of certain pieces.
 
-    def __init__(self, way: Way, model: nn.Module, batches: Sequence[Batch], plan: Plan, vocabulary: int, pieces: Any):
-        self.way, self.plan, self.pieces, self.vocabulary = way, plan, pieces, vocabulary
-        setting = way.setting
-        self.device = setting.device
-        own: nn.Module = TorchTransformer(model, plan.config) if way.reference else copy.deepcopy(model)
-        if way.fused:
-            fused.fuse(own, plan.config.num_heads)
-        self.module = own.to(self.device).train()
-        self.model: Any = torch.compile(own, dynamic=True) if way.compiled else own
-        self.batches, self.place = batches, 0
-        self.optimiser = devices.adam(own.parameters(), setting)
-        for group in self.optimiser.param_groups:
-            group["lr"] = plan.rate
-        self.scaler = setting.scaler()
-        self.seconds: list[float] = []
+    Parameters
+    ----------
+    name
+        What the model is made of, as :func:`transformer_lab.pieces.load` takes it.
+    """
+
+    def __init__(self, plan: Plan, name: str):
+        self.plan, self.name, self.pieces = plan, name, pieces.load(name)
+        self.task = translation.Task.of(default_corpus(plan.pairs, 10, 10))
+        self.ids: list[IdPair] = [
+            (self.task.source.encode(pair.source), self.task.target.encode(pair.target))
+            for pair in self.task.corpus.train
+        ]
+        self.model = translation.build(plan.config, self.task, self.pieces)
+        size = plan.config.batch_size
+        #: By whether they are bucketed and whether they are larger.
+        self.batches = {
+            (False, False): fixed_batches(self.ids, size),
+            (True, False): bucketed_batches(self.ids, size),
+            (True, True): bucketed_batches(self.ids, LARGER * size),
+        }
+
+    def flops(self, sources: Sequence[int], targets: Sequence[int]) -> float:
+        """Of one training step, see :func:`model_flops`."""
+        return model_flops(self.plan.config, len(self.task.target), sources, targets)
+
+
+class Entrant:
+    """One way to train, on some batches, and how fast it has been in its turns."""
+
+    def __init__(self, way: Way, prepared: Prepared):
+        self.way, self.prepared = way, prepared
+        self.batches = prepared.batches[way.bucketed, way.larger]
         self.rates: list[float] = []
         self.flops: list[float] = []
+        self._place = 0
+
+    def beginning(self, batch: Batch) -> tuple[float, Tensor]:
+        """The loss of a batch with the weights that all begin with, and its gradients as one vector, names in order."""
+        raise NotImplementedError
+
+    def advance(self, first: int, steps: int) -> None:
+        """Some steps, the batches from ``first`` on, and from the beginning again behind the last."""
+        raise NotImplementedError
+
+    def peak_memory(self) -> int | None:
+        """Bytes that parameters, gradients, the optimiser and one step's intermediate results take at most.
+
+        None on an Apple GPU, which does not count them.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what goes on beside this process."""
+
+    def turn(self) -> None:
+        """A few steps against the clock."""
+        steps, device = self.prepared.plan.steps, self.way.setting.device
+        own = [self.batches[place % len(self.batches)] for place in range(self._place, self._place + steps)]
+        start = _now(device)
+        self.advance(self._place, steps)
+        seconds = _now(device) - start
+        self._place += steps
+        work = [(_lengths(source), [n - 1 for n in _lengths(target)]) for source, target in own]
+        self.rates.append(sum(sum(targets) for _, targets in work) / seconds)
+        self.flops.append(sum(self.prepared.flops(*counts) for counts in work) / seconds)
+
+
+class Contestant(Entrant):
+    """An entrant in this process, with a model of its own that begins with the common weights.
+
+    Parameters
+    ----------
+    ranks
+        Which of several processes this is, each with its rows of every batch.
+    """
+
+    def __init__(self, way: Way, prepared: Prepared, ranks: Ranks = ALONE):
+        super().__init__(way, prepared)
+        self.ranks, self.pieces = ranks, prepared.pieces
+        self.device, model, config = way.setting.device, prepared.model, prepared.plan.config
+        own: nn.Module = TorchTransformer(model, config) if way.reference else copy.deepcopy(model)
+        if way.fused:
+            fused.fuse(own, config.num_heads)
+        self.module = own.to(self.device).train()
+        if way.compiled:
+            own.compile(dynamic=True)
+        self.model = ranks.wrap(own)
+        self.optimiser = devices.adam(own.parameters(), way.setting)
+        for group in self.optimiser.param_groups:
+            group["lr"] = prepared.plan.rate
+        self.scaler = way.setting.scaler()
 
     @contextlib.contextmanager
     def _as_said(self) -> Iterator[None]:
@@ -283,54 +383,46 @@ class Contestant:
         with sdpa_kernel(SDPBackend.MATH) if plain else contextlib.nullcontext():
             yield
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch over its real tokens, and their number."""
         source, target = (ids.to(self.device, non_blocking=True) for ids in batch)
         given, wanted = self.pieces.shift_targets(target)
         with self.way.setting.autocast():
             logits = self.model(source, given)
-            return self.pieces.label_smoothed_cross_entropy(logits.flatten(0, 1), wanted.flatten(), PAD)
+            mean = self.pieces.label_smoothed_cross_entropy(logits.flatten(0, 1), wanted.flatten(), PAD)
+        return mean, (wanted != PAD).sum()
+
+    def backward(self, batch: Batch) -> Tensor:
+        """Set the gradients of a batch, of which each of several processes takes some rows; the mean loss of all of it."""
+        ranks = self.ranks
+        if ranks.world == 1:
+            self.optimiser.zero_grad(set_to_none=True)
+            mean, _ = self.loss(batch)
+            self.scaler.scale(mean).backward()
+            return mean.detach()
+        source, target = batch
+        share = source[ranks.rank :: ranks.world], target[ranks.rank :: ranks.world]
+        mean, _ = distributed.accumulate(ranks, self.model, lambda _, part: self.loss(part), [share])
+        return mean
 
     def step(self, batch: Batch) -> None:
-        self.optimiser.zero_grad(set_to_none=True)
-        self.scaler.scale(self.loss(batch)).backward()
+        self.backward(batch)
         self.scaler.step(self.optimiser)
         self.scaler.update()
 
-    def next(self) -> Batch:
-        batch = self.batches[self.place % len(self.batches)]
-        self.place += 1
-        return batch
-
     def beginning(self, batch: Batch) -> tuple[float, Tensor]:
-        """The loss of a batch with the weights that all begin with, and its gradients as one vector, names in order."""
         with self._as_said():
-            self.module.zero_grad(set_to_none=True)
-            value = self.loss(batch)
-            value.backward()
-        vector = gradients(self.module)
+            value = self.backward(batch)
+        vector = gradients(self.module) / self.scaler.get_scale()
         self.module.zero_grad(set_to_none=True)
         return value.item(), vector
 
-    def turn(self) -> None:
-        """A few steps against the clock."""
+    def advance(self, first: int, steps: int) -> None:
         with self._as_said():
-            batches = [self.next() for _ in range(self.plan.steps)]
-            work = [(_lengths(source), [n - 1 for n in _lengths(target)]) for source, target in batches]
-            start = _now(self.device)
-            for batch in batches:
-                self.step(batch)
-            seconds = _now(self.device) - start
-        tokens = sum(sum(targets) for _, targets in work)
-        self.seconds.append(seconds)
-        self.rates.append(tokens / seconds)
-        flops = sum(model_flops(self.plan.config, self.vocabulary, *counts) for counts in work)
-        self.flops.append(flops / seconds)
+            for place in range(first, first + steps):
+                self.step(self.batches[place % len(self.batches)])
 
     def peak_memory(self) -> int | None:
-        """Bytes that parameters, gradients, the optimiser and one step's intermediate results take at most.
-
-        None on an Apple GPU, which does not count them.
-        """
         if self.device == "mps":
             return None
         batch = max(self.batches, key=lambda batch: batch[0].numel() + batch[1].numel())
@@ -343,6 +435,90 @@ class Contestant:
         state = [t for own in self.optimiser.state.values() for t in own.values() if isinstance(t, Tensor)]
         tensors = [*self.module.parameters(), *self.module.buffers(), *state]
         return sum(t.numel() * t.element_size() for t in tensors)
+
+
+class Team(Entrant):
+    """An entrant of several processes: a contestant in each of them, to whom this one gives the orders.
+
+    Parameters
+    ----------
+    prepared
+        Every process prepares the same by itself.
+
+    Raises
+    ------
+    RuntimeError
+        From any method: a process has failed.
+    """
+
+    def __init__(self, way: Way, prepared: Prepared):
+        super().__init__(way, prepared)
+        context = mp.get_context("spawn")  # threads do not survive a fork
+        pipes = [context.Pipe() for _ in range(way.processes)]
+        self._pipes = [own for own, _ in pipes]
+        port = _free_port()
+        self._members = [
+            context.Process(target=_member, args=(rank, port, theirs, way, prepared.plan, prepared.name), daemon=True)
+            for rank, (_, theirs) in enumerate(pipes)
+        ]
+        for member, (_, theirs) in zip(self._members, pipes, strict=True):
+            member.start()
+            theirs.close()  # so that a member that dies is noticed
+
+    def beginning(self, batch: Batch) -> tuple[float, Tensor]:
+        return self._ask("beginning", batch)[0]
+
+    def advance(self, first: int, steps: int) -> None:
+        self._ask("advance", first, steps)
+
+    def peak_memory(self) -> int | None:
+        return sum(self._ask("peak_memory"))
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for member in self._members:
+            member.join(10)
+            member.kill()
+
+    def _ask(self, what: str, *given: Any) -> list[Any]:
+        """Let all members do something, and wait for their answers."""
+        answers = []
+        try:
+            for pipe in self._pipes:
+                pipe.send((what, given))
+            for pipe in self._pipes:
+                answers.append(pipe.recv())
+        except (EOFError, OSError) as error:
+            raise RuntimeError(f"A process of “{self.way.name}” ended before its time.") from error
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise RuntimeError(f"A process of “{self.way.name}” failed: {answer}") from answer
+        return answers
+
+
+def _member(rank: int, port: int, pipe: Any, way: Way, plan: Plan, pieces: str) -> None:
+    """What one process of a team does: what it is told, until nobody tells it any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one that gives the orders, and so all
+    torch.set_num_threads(1)
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": way.processes, "MASTER_PORT": port}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in names.items()}
+    with contextlib.suppress(EOFError), distributed.group() as ranks:
+        contestant: Contestant | None = None
+        while True:
+            what, given = pipe.recv()
+            try:
+                contestant = contestant or Contestant(way, Prepared(plan, pieces), ranks)
+                answer = getattr(contestant, what)(*given)
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def gradients(module: nn.Module) -> Tensor:
@@ -434,7 +610,7 @@ def measure(
     plan: Plan,
     setting: devices.Setting,
     *,
-    pieces: Any = builtin,
+    name: str = "builtin",
     compiled: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Any]]:
@@ -442,44 +618,34 @@ def measure(
 
     Parameters
     ----------
-    pieces
-        What the first way is made of.
+    name
+        Which pieces the first way is made of, as :func:`transformer_lab.pieces.load` takes it.
     compiled
         Whether ``torch.compile`` has a row; it needs a compiler, and minutes on a processor.
     """
-    task = translation.Task.of(default_corpus(plan.pairs, 10, 10))
-    ids: list[IdPair] = [(task.source.encode(p.source), task.target.encode(p.target)) for p in task.corpus.train]
-    size = plan.config.batch_size
-    batches = {
-        (False, False): fixed_batches(ids, size),
-        (True, False): bucketed_batches(ids, size),
-        (True, True): bucketed_batches(ids, LARGER * size),
-    }
-    model = translation.build(plan.config, task, pieces)
-    ways = staircase(setting, compiled)
-    contestants = [
-        Contestant(way, model, batches[way.bucketed, way.larger], plan, len(task.target), pieces) for way in ways
-    ]
-    common = batches[False, False][0]
-    first_loss, first_gradients = contestants[0].beginning(common)
-    differences = []
-    for one in contestants:
-        loss, own = one.beginning(common)
-        off = float((own - first_gradients).norm() / first_gradients.norm())
-        differences.append((abs(loss - first_loss) / first_loss, off))
-    for one in contestants:
-        say(f"warming up: {one.way.name}")
-        with one._as_said():
-            for batch in one.batches[:2]:
-                one.step(batch)
-    for number in range(plan.turns):
-        say(f"turn {number + 1} of {plan.turns}")
-        for one in contestants:
-            one.turn()
+    prepared = Prepared(plan, name)
+    ways = staircase(setting, compiled, _processes(setting))
+    with contextlib.ExitStack() as stack:
+        entrants: list[Entrant] = []
+        for way in ways:
+            entrants.append(Team(way, prepared) if way.processes > 1 else Contestant(way, prepared))
+            stack.callback(entrants[-1].close)
+        common = prepared.batches[False, False][0]
+        beginnings = [one.beginning(common) for one in entrants]
+        for one in entrants:
+            say(f"warming up: {one.way.name}")
+            one.advance(0, 2)
+        for number in range(plan.turns):
+            say(f"turn {number + 1} of {plan.turns}")
+            for one in entrants:
+                one.turn()
+        memory = [one.peak_memory() for one in entrants]
     peaks = {s: matmul_flops(s, *((256, 0.05) if plan is PLANS["quick"] else ())) for s in {w.setting for w in ways}}
+    first_loss, first_gradients = beginnings[0]
     rows = []
-    for one, (loss_off, gradient_off) in zip(contestants, differences, strict=True):
-        memory = one.peak_memory()
+    for one, (loss, gradient), most in zip(entrants, beginnings, memory, strict=True):
+        loss_off = abs(loss - first_loss) / first_loss
+        gradient_off = float((gradient - first_gradients).norm() / first_gradients.norm())
         rows.append(
             {
                 "part": "reference" if one.way.reference else "training",
@@ -487,7 +653,7 @@ def measure(
                 "tokens_per_second": round(statistics.median(one.rates), 1),
                 "slowest": round(min(one.rates), 1),
                 "fastest": round(max(one.rates), 1),
-                "memory_mb": None if memory is None else round(memory / 1e6, 1),
+                "memory_mb": None if most is None else round(most / 1e6, 1),
                 "padding": round(padding(one.batches), 4),
                 "utilisation": round(statistics.median(one.flops) / peaks[one.way.setting], 4),
                 "loss_difference": float(f"{loss_off:.2g}"),
@@ -495,7 +661,13 @@ def measure(
                 "other_sentences": None,
             }
         )
-    return rows + decoded(plan, setting, model, ids, say)
+    return rows + decoded(plan, setting, prepared.model, prepared.ids, say)
+
+
+def _processes(setting: devices.Setting) -> int:
+    """How many processes a processor's threads make; a GPU belongs to one."""
+    alone = setting.device != "cpu" or not (dist.is_available() and dist.is_gloo_available())
+    return 1 if alone else torch.get_num_threads()
 
 
 def decoded(
@@ -555,7 +727,7 @@ def run(
     *,
     device: str | None = None,
     dtype: str | None = None,
-    pieces: Any = builtin,
+    name: str = "builtin",
     compiled: bool | None = None,
     folder: Path | None = results.FOLDER,
     command: str = COMMAND,
@@ -566,7 +738,7 @@ def run(
     say(setting.sentence)
     gpu = setting.device == "cuda"
     plan = PLANS[size or ("base" if gpu else "small")]
-    rows = measure(plan, setting, pieces=pieces, compiled=gpu if compiled is None else compiled, say=say)
+    rows = measure(plan, setting, name=name, compiled=gpu if compiled is None else compiled, say=say)
     if folder is not None:
         threads = f", {torch.get_num_threads()} threads" if setting.device == "cpu" else ""
         results.save(
