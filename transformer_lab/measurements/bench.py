@@ -33,6 +33,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -392,13 +393,13 @@ class Contestant(Entrant):
             mean = self.pieces.label_smoothed_cross_entropy(logits.flatten(0, 1), wanted.flatten(), PAD)
         return mean, (wanted != PAD).sum()
 
-    def backward(self, batch: Batch) -> Tensor:
+    def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor] = lambda loss: loss) -> Tensor:
         """Set the gradients of a batch, of which each of several processes takes some rows; the mean loss of all of it."""
         ranks = self.ranks
         if ranks.world == 1:
             self.optimiser.zero_grad(set_to_none=True)
             mean, _ = self.loss(batch)
-            self.scaler.scale(mean).backward()
+            scale(mean).backward()
             return mean.detach()
         source, target = batch
         share = source[ranks.rank :: ranks.world], target[ranks.rank :: ranks.world]
@@ -406,14 +407,14 @@ class Contestant(Entrant):
         return mean
 
     def step(self, batch: Batch) -> None:
-        self.backward(batch)
+        self.backward(batch, self.scaler.scale)
         self.scaler.step(self.optimiser)
         self.scaler.update()
 
     def beginning(self, batch: Batch) -> tuple[float, Tensor]:
         with self._as_said():
             value = self.backward(batch)
-        vector = gradients(self.module) / self.scaler.get_scale()
+        vector = gradients(self.module)
         self.module.zero_grad(set_to_none=True)
         return value.item(), vector
 
@@ -478,23 +479,27 @@ class Team(Entrant):
         for pipe in self._pipes:
             pipe.close()
         for member in self._members:
-            member.join(10)
+            member.join(2)
             member.kill()
+            member.join()
 
     def _ask(self, what: str, *given: Any) -> list[Any]:
         """Let all members do something, and wait for their answers."""
-        answers = []
+        answers: dict[int, Any] = {}
         try:
             for pipe in self._pipes:
                 pipe.send((what, given))
-            for pipe in self._pipes:
-                answers.append(pipe.recv())
+            while len(answers) < len(self._pipes):
+                ready = connection.wait([pipe for rank, pipe in enumerate(self._pipes) if rank not in answers])
+                for rank, pipe in enumerate(self._pipes):
+                    if pipe not in ready:
+                        continue
+                    answers[rank] = answer = pipe.recv()
+                    if isinstance(answer, Exception):  # the others may wait for it for ever
+                        raise RuntimeError(f"A process of “{self.way.name}” failed: {answer}") from answer
         except (EOFError, OSError) as error:
             raise RuntimeError(f"A process of “{self.way.name}” ended before its time.") from error
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise RuntimeError(f"A process of “{self.way.name}” failed: {answer}") from answer
-        return answers
+        return [answers[rank] for rank in range(len(answers))]
 
 
 def _member(rank: int, port: int, pipe: Any, way: Way, plan: Plan, pieces: str) -> None:
