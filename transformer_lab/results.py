@@ -125,14 +125,14 @@ def save(
 def digest(path: Path) -> str:
     """16 hexadecimal digits of the contents of ``path``.
 
-    Of a Python file only what runs counts, and of a notebook's source only its code cells: a comment, a docstring or the
-    text of an exercise can be mended without a new run.
+    Of a Python file only what runs counts, and of a notebook's source only the cells that run when it is loaded as pieces:
+    a comment, a docstring, the text of an exercise or its visible tests can be mended without a new run.
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         text = _code_alone(text)
     elif path.suffix == ".md" and (cells := read_cells(path)):
-        text = "\0".join(cell.source for cell in cells)
+        text = "\0".join(cell.source for cell in cells if cell.runs)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
