@@ -145,7 +145,7 @@ def test_a_process_that_fails_or_ends_is_told_of(team):
         own.advance(0, 1)
     team[0].advance(0, 1)
     team[0]._members[0].kill()
-    with pytest.raises(RuntimeError, match="A process of “2 processes” (failed|ended before its time)"):
+    with pytest.raises(RuntimeError, match=r"A process of “2 processes” (failed|ended before its time)"):
         team[0].advance(0, 1)
 
 
