@@ -6,9 +6,8 @@ trains one model in several ways, each with one change more than the one before 
 same weights on the same batches. All take turns, a few steps each, so that whatever else the machine does hits all alike;
 the median of the turns counts. It writes ``results/bench-cpu.json`` or ``results/bench-cuda.json``.
 
-On a processor the last way is to share every batch among as many processes as there are threads (see
-:mod:`~transformer_lab.distributed`): each computes with one thread, and they meet once a step, where threads meet in every
-product.
+On a processor the last way is to share every batch among as many processes as there are threads, but not above
+``MOST_PROCESSES`` (see :mod:`~transformer_lab.distributed`): they meet once a step, where threads meet in every product.
 
 That the changes change nothing but speed is measured too: with the weights that all begin with, the loss of one common batch
 and its gradients, against those of the first way.
@@ -105,6 +104,8 @@ PLANS = {
 }
 #: How many times the tokens of the other rows the last row's batches have.
 LARGER = 4
+#: A process of more has few rows of a batch left.
+MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True)
@@ -457,9 +458,9 @@ class Team(Entrant):
         context = mp.get_context("spawn")  # threads do not survive a fork
         pipes = [context.Pipe() for _ in range(way.processes)]
         self._pipes = [own for own, _ in pipes]
-        port = _free_port()
+        common = _free_port(), max(1, torch.get_num_threads() // way.processes), way, prepared.plan, prepared.name
         self._members = [
-            context.Process(target=_member, args=(rank, port, theirs, way, prepared.plan, prepared.name), daemon=True)
+            context.Process(target=_member, args=(rank, theirs, *common), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
         for member, (_, theirs) in zip(self._members, pipes, strict=True):
@@ -502,18 +503,18 @@ class Team(Entrant):
         return [answers[rank] for rank in range(len(answers))]
 
 
-def _member(rank: int, port: int, pipe: Any, way: Way, plan: Plan, pieces: str) -> None:
+def _member(rank: int, pipe: Any, port: int, threads: int, way: Way, plan: Plan, name: str) -> None:
     """What one process of a team does: what it is told, until nobody tells it any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one that gives the orders, and so all
-    torch.set_num_threads(1)
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": way.processes, "MASTER_PORT": port}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in names.items()}
+    torch.set_num_threads(threads)
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": way.processes, "MASTER_PORT": port}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1"} | {key: str(number) for key, number in numbers.items()}
     with contextlib.suppress(EOFError), distributed.group() as ranks:
         contestant: Contestant | None = None
         while True:
             what, given = pipe.recv()
             try:
-                contestant = contestant or Contestant(way, Prepared(plan, pieces), ranks)
+                contestant = contestant or Contestant(way, Prepared(plan, name), ranks)
                 answer = getattr(contestant, what)(*given)
             except Exception as error:
                 answer = error
@@ -672,7 +673,7 @@ def measure(
 def _processes(setting: devices.Setting) -> int:
     """How many processes a processor's threads make; a GPU belongs to one."""
     alone = setting.device != "cpu" or not (dist.is_available() and dist.is_gloo_available())
-    return 1 if alone else torch.get_num_threads()
+    return 1 if alone else min(MOST_PROCESSES, torch.get_num_threads())
 
 
 def decoded(
