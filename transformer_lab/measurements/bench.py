@@ -102,7 +102,7 @@ PLANS = {
         decoded_length=6,
     ),
 }
-#: How many times the tokens of the other rows the last row's batches have.
+#: The last rows' batches have so many times the tokens of the rows before.
 LARGER = 4
 #: A process of more has few rows of a batch left.
 MOST_PROCESSES = 8
