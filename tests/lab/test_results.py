@@ -136,6 +136,18 @@ def test_of_a_notebook_only_the_code_counts(tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_a_cell_that_loading_leaves_out_does_not_count(tmp_path):
+    page = tmp_path / "page.md"
+    digests = []
+    for tags, code in (("skip-execution", "1"), ("skip-execution", "2"), ("hide-input", "1"), ("hide-input", "2")):
+        page.write_text(
+            f"```{{code-cell}} ipython3\n:tags: [{tags}]\n{code}\n```\n\n```{{code-cell}} ipython3\n3\n```\n"
+        )
+        digests.append(results.digest(page))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
 def test_the_machine_is_described_without_its_name():
     import socket
 
