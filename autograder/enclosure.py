@@ -26,7 +26,8 @@ from typing import Any
 
 import transformer_lab
 
-KERNEL_MAIN = Path(__file__).with_name("kernel_main.py")
+#: What runs inside: the file to start, and the one that it imports.
+KERNEL_MAIN, KERNEL_APP = (Path(__file__).with_name(name) for name in ("kernel_main.py", "kernel_app.py"))
 
 #: Where things are inside the sandbox.
 COURSE, HOME, WORK = "/course", "/tmp/home", "/tmp/work"
@@ -94,7 +95,8 @@ class RunDirectory:
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.remove = weakref.finalize(self, _remove_run_directory, self.path, lock, os.getpid())
-        shutil.copyfile(KERNEL_MAIN, self.path / KERNEL_MAIN.name)
+        for file in (KERNEL_MAIN, KERNEL_APP):
+            shutil.copyfile(file, self.path / file.name)
         (self.path / "passwd").write_text(
             f"root:x:0:0:root:/nonexistent:/bin/false\nlearner:x:1000:1000:Learner:{HOME}:/bin/sh\n"
         )

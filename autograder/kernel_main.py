@@ -1,7 +1,7 @@
-"""The only code of the grader that runs inside the sandbox: a warm parent of kernels, and the way from it to a kernel.
+"""What runs inside the sandbox: a warm parent of kernels, and the way from it to a kernel, which is in ``kernel_app.py``.
 
-This file is copied into the sandbox and started as ``python kernel_main.py PLAN``. It imports nothing of the course, and
-holds nothing that a learner must not read. ``PLAN`` is JSON and asks for one of three things:
+These two files are copied into the sandbox and started as ``python kernel_main.py PLAN``. They import nothing of the course,
+and hold nothing that a learner must not read. ``PLAN`` is JSON and asks for one of three things:
 
 ``{"control": 7, "preload": [...], "way": {...}}``
     A *parent*: it imports the modules of ``preload`` and then makes a kernel for each request that arrives on the socket,
@@ -24,14 +24,13 @@ import contextlib
 import ctypes
 import fcntl
 import gc
+import importlib
 import json
 import os
-import resource
 import socket
 import stat
 import struct
 import sys
-from functools import partial
 
 #: Of <sched.h>, <sys/mount.h>, <linux/prctl.h>, <linux/capability.h> and <linux/if.h>.
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
@@ -49,12 +48,15 @@ LEARNER = 1000
 #: How many small files /tmp and /dev/shm hold.
 FILES = 20_000
 
+#: Where this file is.
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
     plan = json.loads(sys.argv[1])
-    del sys.path[0]  # this file's folder; IPython puts the working directory in its place
+    sys.path[:] = [place for place in sys.path if place != FOLDER]  # IPython puts the working directory in its place
     way = plan.get("way", {})
     if way.get("nobody") is not None:
         become(way["nobody"])
@@ -63,7 +65,16 @@ def main() -> None:
     elif "control" in plan:
         serve(socket.socket(fileno=plan["control"]), plan["preload"], way, plan["kept"])
     else:
-        run_kernel(plan)
+        kernel_app().run(plan)
+
+
+def kernel_app():
+    """The module beside this file. It imports ipykernel, so that only who needs a kernel imports it."""
+    sys.path.insert(0, FOLDER)
+    try:
+        return importlib.import_module("kernel_app")
+    finally:
+        sys.path.remove(FOLDER)
 
 
 # -------------------------------------------------------------------------------------------------------- the warm parent
@@ -77,6 +88,8 @@ def serve(control: socket.socket, preload: list[str], way: dict, kept: list[str]
             __import__(module)
             if function:
                 getattr(sys.modules[module], function)()
+    if preload:
+        kernel_app().App.instance().prepare()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page that holds an object of the parent's
     control.send(b"ready")
@@ -140,7 +153,7 @@ def run(plan: int, sockets: list[int]) -> None:
     os.chdir(wanted["folder"])
     with open(wanted["connection_file"], "w") as file:
         file.write(wanted["connection"])
-    run_kernel(wanted)
+    kernel_app().run(wanted)
     os._exit(0)
 
 
@@ -268,133 +281,6 @@ def try_out(way: dict, files: list[str], kept: list[str]) -> None:
     for name in files:
         with open(name, "rb") as file:
             file.read(1)
-
-
-# ------------------------------------------------------------------------------------------------------------ the kernel
-
-
-def set_limits(limits: dict[str, int]) -> None:
-    """Set each resource limit, soft and hard, to ``limits`` or to what the host allows, whichever is less.
-
-    The address space is what may be added to what is there already, which a warm parent's is much of.
-    """
-    for name, value in limits.items():
-        if name == "RLIMIT_AS":
-            with open("/proc/self/statm") as file:
-                value += int(file.read().split()[0]) * resource.getpagesize()
-        which = getattr(resource, name)
-        _, hard = resource.getrlimit(which)
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        resource.setrlimit(which, (value, value))
-
-
-def take_over_sockets(sockets: dict[str, int]) -> None:
-    """Make ZeroMQ listen on the inherited descriptor wherever it is told to bind one of these addresses."""
-    import zmq
-
-    bind = zmq.Socket.bind
-
-    def bind_or_take_over(self, address):
-        if address in sockets:
-            self.setsockopt(zmq.USE_FD, sockets.pop(address))
-            if not sockets:
-                zmq.Socket.bind = bind  # type: ignore[method-assign]
-        return bind(self, address)
-
-    zmq.Socket.bind = bind_or_take_over  # type: ignore[method-assign]
-
-
-def cut_messages(most: int) -> None:
-    """Cut what a cell shows where it is made, since the grader doesn't receive larger messages.
-
-    It is for those who print too much by mistake; whoever goes round it gains nothing.
-    """
-    from jupyter_client.session import Session
-
-    serialize = Session.serialize
-
-    def serialize_or_cut(self, msg, ident=None):
-        frames = serialize(self, msg, ident)
-        size = sum(len(frame) for frame in frames)
-        if size <= most:
-            return frames
-        content, sentence = dict(msg["content"]), f"{size:,} bytes of output: too many, left out."
-        if msg["msg_type"] == "stream":
-            content["text"] = f"{content['text'][: most // 4]}\n{sentence}\n"
-        elif "data" in content:
-            content |= {"data": {"text/plain": sentence}, "metadata": {}}
-        elif msg["msg_type"] == "error":
-            content |= {"evalue": content["evalue"][:1000], "traceback": [sentence]}
-        elif "user_expressions" in content:
-            content["user_expressions"] = {}
-        else:
-            content = {}
-        return serialize(self, msg | {"content": content, "buffers": []}, ident)
-
-    Session.serialize = serialize_or_cut  # type: ignore[method-assign]
-
-
-def seed_generators() -> None:
-    """Let what a learner draws without a seed be the same whenever it is graded, and whoever's fork this is."""
-    import random
-
-    import numpy as np
-
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - the generator that is seeded by itself
-
-
-def answer_requests(descriptor: int, namespace: dict) -> None:
-    """Answer the requests that arrive on a socket until there are no more; one message of Jupyter's for many questions.
-
-    A request is two numbers, its own and its length, and a text of ``transformer_lab.driver``; so is the answer, which is
-    empty where there is none. A request without text is the last one.
-    """
-    from transformer_lab import driver
-
-    while (request := receive(descriptor)) is not None and request[1]:
-        try:
-            answer = driver.answer(namespace, request[1].decode()).encode()
-        except BaseException:  # as a KeyboardInterrupt is, of the learner's or of the grader's
-            answer = b""
-        left = memoryview(struct.pack("!II", request[0], len(answer)) + answer)
-        try:
-            while left:
-                left = left[os.write(descriptor, left) :]
-        except (OSError, KeyboardInterrupt):  # the grader has given up, and says so in both ways
-            return
-
-
-def receive(descriptor: int) -> tuple[int, bytes] | None:
-    """The next request, None where there is none to come."""
-    found, size = b"", 8
-    while len(found) < size:
-        try:
-            part = os.read(descriptor, size - len(found))
-        except (OSError, KeyboardInterrupt):
-            return None
-        if not part:
-            return None
-        found += part
-        if len(found) == 8:
-            size += struct.unpack("!II", found)[1]
-    return struct.unpack("!II", found[:8])[0], found[8:]
-
-
-def run_kernel(plan: dict) -> None:
-    sys.argv[1:] = []
-    set_limits(plan["limits"])
-    answers = plan["sockets"].pop("answers")
-    take_over_sockets(plan["sockets"])
-    cut_messages(plan["message_bytes"])
-    seed_generators()
-    from ipykernel.ipkernel import IPythonKernel
-    from ipykernel.kernelapp import launch_new_instance
-
-    IPythonKernel.answer_requests = staticmethod(partial(answer_requests, answers))  # type: ignore[attr-defined]
-
-    launch_new_instance(argv=["-f", plan["connection_file"], "--HistoryManager.enabled=False"])
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ from autograder.enclosure import KERNEL_MAIN, RunDirectory, SandboxError, Way
 #: a function to call: the table of PyTorch's functions, in which a piece's calls are looked up.
 PRELOAD = (
     *("torch", "torch.nn.functional", "numpy", "transformer_lab.driver", "transformer_lab.builtin"),
-    *("IPython.core.completer", "IPython.core.interactiveshell", "ipykernel.kernelapp", "ipykernel.ipkernel"),
-    *("ipykernel.zmqshell", "ipykernel.debugger", "debugpy", "matplotlib_inline", "zmq.eventloop.zmqstream"),
+    *("IPython.core.completer", "IPython.core.interactiveshell", "matplotlib_inline", "zmq.eventloop.zmqstream"),
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
     *("torch.overrides:get_overridable_functions", "numpy.random", "secrets", "tornado.platform.asyncio"),

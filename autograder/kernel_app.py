@@ -1,0 +1,253 @@
+"""A learner's kernel: ipykernel's application, which a warm parent prepares as far as nothing of it is a learner's.
+
+Copied into the sandbox beside ``kernel_main.py``, like which it imports nothing of the course. :meth:`App.prepare` runs before
+the fork and makes neither a socket nor a thread, which would not survive it; :func:`run` runs after it.
+"""
+
+import contextlib
+import os
+import resource
+import struct
+import sys
+import threading
+from functools import partial
+from typing import Any
+
+
+@contextlib.contextmanager
+def without(name: str):
+    """Inside, importing a module fails unless it has been imported before."""
+    absent: Any = None
+    sys.modules.setdefault(name, absent)
+    try:
+        yield
+    finally:
+        if sys.modules[name] is None:
+            del sys.modules[name]
+
+
+with without("debugpy"):  # nobody debugs a kernel that is graded, and loading a debugger takes longer than loading IPython
+    import ipykernel.debugger  # noqa: F401
+
+from ipykernel.iostream import OutStream
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from IPython.core.application import BaseIPythonApplication
+from traitlets import default
+
+#: Of the shell: what a learner's cells were is kept in the notebook.
+OPTIONS = ["--HistoryManager.enabled=False"]
+
+
+class _NoThread:
+    """In place of the thread that hands messages to subshells, of which a graded notebook has none: a third of each cell."""
+
+    parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Stream(OutStream):
+    """ipykernel's stdout or stderr. Flushing is a conversation of two threads, held four times for each cell."""
+
+    def flush(self) -> None:
+        """Nothing where nothing is waiting: what was flushed before is on its way, and stays before what follows."""
+        if self._buffers or not self._is_master_process():
+            super().flush()
+
+
+class Kernel(IPythonKernel):
+    """A kernel without debugger and without subshells, made with its shell before there are channels to it."""
+
+    _supports_kernel_subshells = False
+    _execute_sleep = 0.0  # a pause for clients that might miss an output, which ours can't: it waits for the cell's end
+
+    @classmethod
+    def instance(cls, *args: Any, **kwargs: Any) -> Any:
+        """The one kernel, with what is given set in it: where ipykernel's application thinks to make it, it is there already."""
+        made = cls.initialized()
+        kernel = super().instance(*args, **kwargs)
+        if made:
+            kernel.connect(**kwargs)
+        return kernel
+
+    def connect(self, **traits: Any) -> None:
+        """Set the channels, and where this process is."""
+        for name, value in traits.items():
+            if value is not None:
+                setattr(self, name, value)
+        shell, here = self.shell, os.getcwd()
+        shell.starting_dir, shell.user_ns["_dh"][:] = here, [here]
+        for publisher in (shell.displayhook, shell.display_pub):
+            publisher.session, publisher.pub_socket = self.session, self.iopub_socket
+
+    def start(self) -> None:
+        self.shell.exit_now = False
+        super(IPythonKernel, self).start()  # which leaves out the debugger
+
+
+class _Begun(BaseIPythonApplication):
+    """The part of an application's start that comes before all that is a kernel's: gone through once, by whoever comes first."""
+
+    begun = False
+
+    def initialize(self, argv: Any = None) -> None:
+        if not self.begun:
+            self.begun = True
+            super().initialize(argv)
+
+
+class App(IPKernelApp, _Begun):
+    """ipykernel's application in two steps."""
+
+    @default("kernel_class")
+    def _kernel_class(self) -> type:
+        return Kernel
+
+    @default("outstream_class")
+    def _outstream_class(self) -> str:
+        return f"{__name__}.{Stream.__name__}"
+
+    def prepare(self) -> None:
+        """Read the options, make kernel and shell."""
+        _Begun.initialize(self, OPTIONS)
+        if not Kernel.initialized():
+            self.shell = Kernel.instance(parent=self, log=self.log, profile_dir=self.profile_dir).shell
+            self.init_extensions()
+
+    def init_connection_file(self) -> None:
+        os.makedirs(self.profile_dir.location, exist_ok=True)  # /tmp is another one now
+        self.profile_dir.check_dirs()
+        super().init_connection_file()
+
+    def _run_startup_files(self) -> None:
+        """There are none in a new profile, and none of the system's are asked for."""
+
+    def init_control(self, context: Any) -> None:
+        super().init_control(context)
+        self.shell_channel_thread = _NoThread()
+
+
+def run(plan: dict) -> None:
+    """Be the kernel of a plan (``kernel_main.py``), which ends with this process."""
+    sys.argv[1:] = []
+    set_limits(plan["limits"])
+    Kernel.answer_requests = staticmethod(partial(answer_requests, plan["sockets"].pop("answers")))  # type: ignore[attr-defined]
+    take_over_sockets(plan["sockets"])
+    cut_messages(plan["message_bytes"])
+    seed_generators()
+    app = App.instance()
+    app.prepare()
+    app.connection_file = plan["connection_file"]
+    app.initialize()
+    app.start()
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Set each resource limit, soft and hard, to ``limits`` or to what the host allows, whichever is less.
+
+    The address space is what may be added to what is there already, which a warm parent's is much of.
+    """
+    for name, value in limits.items():
+        if name == "RLIMIT_AS":
+            with open("/proc/self/statm") as file:
+                value += int(file.read().split()[0]) * resource.getpagesize()
+        which = getattr(resource, name)
+        _, hard = resource.getrlimit(which)
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(which, (value, value))
+
+
+def take_over_sockets(sockets: dict[str, int]) -> None:
+    """Make ZeroMQ listen on the inherited descriptor wherever it is told to bind one of these addresses."""
+    import zmq
+
+    bind = zmq.Socket.bind
+
+    def bind_or_take_over(self, address):
+        if address in sockets:
+            self.setsockopt(zmq.USE_FD, sockets.pop(address))
+            if not sockets:
+                zmq.Socket.bind = bind  # type: ignore[method-assign]
+        return bind(self, address)
+
+    zmq.Socket.bind = bind_or_take_over  # type: ignore[method-assign]
+
+
+def cut_messages(most: int) -> None:
+    """Cut what a cell shows where it is made, since the grader doesn't receive larger messages.
+
+    It is for those who print too much by mistake; whoever goes round it gains nothing.
+    """
+    from jupyter_client.session import Session
+
+    serialize = Session.serialize
+
+    def serialize_or_cut(self, msg, ident=None):
+        frames = serialize(self, msg, ident)
+        size = sum(len(frame) for frame in frames)
+        if size <= most:
+            return frames
+        content, sentence = dict(msg["content"]), f"{size:,} bytes of output: too many, left out."
+        if msg["msg_type"] == "stream":
+            content["text"] = f"{content['text'][: most // 4]}\n{sentence}\n"
+        elif "data" in content:
+            content |= {"data": {"text/plain": sentence}, "metadata": {}}
+        elif msg["msg_type"] == "error":
+            content |= {"evalue": content["evalue"][:1000], "traceback": [sentence]}
+        elif "user_expressions" in content:
+            content["user_expressions"] = {}
+        else:
+            content = {}
+        return serialize(self, msg | {"content": content, "buffers": []}, ident)
+
+    Session.serialize = serialize_or_cut  # type: ignore[method-assign]
+
+
+def seed_generators() -> None:
+    """Let what a learner draws without a seed be the same whenever it is graded, and whoever's fork this is."""
+    import random
+
+    import numpy as np
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator that is seeded by itself
+
+
+def answer_requests(descriptor: int, namespace: dict) -> None:
+    """Answer the requests that arrive on a socket until there are no more; one message of Jupyter's for many questions.
+
+    A request is two numbers, its own and its length, and a text of ``transformer_lab.driver``; so is the answer, which is
+    empty where there is none. A request without text is the last one.
+    """
+    from transformer_lab import driver
+
+    while (request := receive(descriptor)) is not None and request[1]:
+        try:
+            answer = driver.answer(namespace, request[1].decode()).encode()
+        except BaseException:  # as a KeyboardInterrupt is, of the learner's or of the grader's
+            answer = b""
+        left = memoryview(struct.pack("!II", request[0], len(answer)) + answer)
+        try:
+            while left:
+                left = left[os.write(descriptor, left) :]
+        except (OSError, KeyboardInterrupt):  # the grader has given up, and says so in both ways
+            return
+
+
+def receive(descriptor: int) -> tuple[int, bytes] | None:
+    """The next request, None where there is none to come."""
+    found, size = b"", 8
+    while len(found) < size:
+        try:
+            part = os.read(descriptor, size - len(found))
+        except (OSError, KeyboardInterrupt):
+            return None
+        if not part:
+            return None
+        found += part
+        if len(found) == 8:
+            size += struct.unpack("!II", found)[1]
+    return struct.unpack("!II", found[:8])[0], found[8:]
