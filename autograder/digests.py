@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).parent
 LAB = PACKAGE.parent / "transformer_lab"
 
 #: Where judging begins; what these import belongs to it.
-ROOTS = ("grade.py", "kernel_main.py")
+ROOTS = ("grade.py", "kernel_main.py", "kernel_app.py")
 
 #: What ``grade.py`` uses besides: it writes or shows outcomes and decides none.
 ASIDE = ("cli.py", "digests.py", "feedback.py", "gradebook.py", "journal.py", "pool.py", "report.py")

@@ -4,7 +4,6 @@ Copied into the sandbox beside ``kernel_main.py``, like which it imports nothing
 the fork and makes neither a socket nor a thread, which would not survive it; :func:`run` runs after it.
 """
 
-import contextlib
 import os
 import resource
 import struct
@@ -13,22 +12,7 @@ import threading
 from functools import partial
 from typing import Any
 
-
-@contextlib.contextmanager
-def without(name: str):
-    """Inside, importing a module fails unless it has been imported before."""
-    absent: Any = None
-    sys.modules.setdefault(name, absent)
-    try:
-        yield
-    finally:
-        if sys.modules[name] is None:
-            del sys.modules[name]
-
-
-with without("debugpy"):  # nobody debugs a kernel that is graded, and loading a debugger takes longer than loading IPython
-    import ipykernel.debugger  # noqa: F401
-
+import ipykernel.debugger  # noqa: F401 - here already, and without the debugger, when ipykernel looks for it
 from ipykernel.iostream import OutStream
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
@@ -65,7 +49,7 @@ class Kernel(IPythonKernel):
 
     @classmethod
     def instance(cls, *args: Any, **kwargs: Any) -> Any:
-        """The one kernel, with what is given set in it: where ipykernel's application thinks to make it, it is there already."""
+        """The one kernel, with what is given set in it: where ipykernel's application would make it, it is there already."""
         made = cls.initialized()
         kernel = super().instance(*args, **kwargs)
         if made:
@@ -77,18 +61,20 @@ class Kernel(IPythonKernel):
         for name, value in traits.items():
             if value is not None:
                 setattr(self, name, value)
-        shell, here = self.shell, os.getcwd()
+        shell: Any = self.shell
+        here = os.getcwd()
         shell.starting_dir, shell.user_ns["_dh"][:] = here, [here]
         for publisher in (shell.displayhook, shell.display_pub):
             publisher.session, publisher.pub_socket = self.session, self.iopub_socket
 
     def start(self) -> None:
-        self.shell.exit_now = False
+        shell: Any = self.shell
+        shell.exit_now = False
         super(IPythonKernel, self).start()  # which leaves out the debugger
 
 
 class _Begun(BaseIPythonApplication):
-    """The part of an application's start that comes before all that is a kernel's: gone through once, by whoever comes first."""
+    """The part of an application's start that comes before all that is a kernel's: gone through once."""
 
     begun = False
 
@@ -117,8 +103,9 @@ class App(IPKernelApp, _Begun):
             self.init_extensions()
 
     def init_connection_file(self) -> None:
-        os.makedirs(self.profile_dir.location, exist_ok=True)  # /tmp is another one now
-        self.profile_dir.check_dirs()
+        profile: Any = self.profile_dir
+        os.makedirs(profile.location, exist_ok=True)  # /tmp is another one now
+        profile.check_dirs()
         super().init_connection_file()
 
     def _run_startup_files(self) -> None:

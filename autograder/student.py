@@ -354,7 +354,7 @@ class RemoteStudent(Student):
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
-                reply = client.get_shell_msg(timeout=min(left, 0.5))
+                reply = client.shell_channel.get_msg(timeout=min(left, 0.5))
             except queue.Empty:
                 if not self.kernel.is_alive():
                     self.lost = True
@@ -423,7 +423,7 @@ class _Talk:
     def _has_ended(self) -> bool:
         """Whether the kernel has gone back to its other messages."""
         with contextlib.suppress(queue.Empty):
-            reply = self.kernel.client.get_shell_msg(timeout=0)
+            reply = self.kernel.client.shell_channel.get_msg(timeout=0)
             self.ended = reply["parent_header"].get("msg_id") == self.message
         return self.ended
 

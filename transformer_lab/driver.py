@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import inspect
 import json
 import linecache
@@ -158,8 +159,10 @@ class Strided:
 
 def encode(value: Any) -> Any:
     """``value`` as something that ``json.dumps`` takes. Tensors become arrays; what is no plain data becomes Opaque."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if type(value) in _PLAIN or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, (list, tuple)):
+        return {"list": [encode(item) for item in value]}
     if isinstance(value, Tensor):
         try:
             dense = value.detach().cpu().resolve_conj().resolve_neg()
@@ -173,8 +176,6 @@ def encode(value: Any) -> Any:
         return value.item()
     if isinstance(value, dict):
         return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return {"list": [encode(item) for item in value]}
     if isinstance(value, Probe):
         return {"probe": [value.kind, value.name, [encode(array) for array in value.arrays]]}
     if isinstance(value, Same):
@@ -195,7 +196,7 @@ def decode(value: Any) -> Any:
 
 
 def _decode(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if type(value) in _PLAIN:  # and of no other class is what JSON gives
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((kind, content),) = value.items()
@@ -238,18 +239,25 @@ def cotangent(shape: tuple[int, ...]) -> np.ndarray:
 
 _KINDS = "biufc"
 
+_PLAIN = {type(None), bool, int, float, str}
+
 
 def _array(content: list) -> np.ndarray:
     """The inverse of :func:`_plain_array`; only when as many numbers are there as the shape says."""
     kind, shape, text = content
-    if not (isinstance(kind, str) and re.fullmatch(r"[<>|][biufc][0-9]{1,2}", kind)):
-        raise ValueError("not plain data")
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError("not plain data")
-    dtype, numbers = np.dtype(kind), base64.b64decode(text, validate=True)
+    dtype, numbers = _dtype(kind), base64.b64decode(text, validate=True)
     if len(numbers) != math.prod(shape) * dtype.itemsize:
         raise ValueError("not plain data")
     return np.frombuffer(numbers, dtype).reshape(shape).copy()
+
+
+@functools.lru_cache(maxsize=100)
+def _dtype(kind: Any) -> np.dtype:
+    if not (isinstance(kind, str) and re.fullmatch(r"[<>|][biufc][0-9]{1,2}", kind)):
+        raise ValueError("not plain data")
+    return np.dtype(kind)
 
 
 def _plain_array(array: np.ndarray) -> list:
@@ -707,6 +715,7 @@ def _place(filename: str, line: int, function: str) -> str:
     return f"{own}: {text}" if own else f"line {line} of {function}" + (f": {text}" if text else "")
 
 
+@functools.lru_cache(maxsize=1000)
 def _is_learners(filename: str) -> bool:
     if filename.startswith((_LIBRARY, *_OWN, "<frozen")):
         return False
