@@ -62,12 +62,12 @@ def write_bundle(output: Path, notebooks: Path, solutions: str | Path | Iterable
         if path.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in place.parts):
             files[place.as_posix()] = path.read_bytes()
     files["README.txt"] = README.read_text(encoding="utf-8").replace("{notebooks}", "\n".join(titles)).encode()
-    _refuse_leaks(files, [release.regions(source) for source in sources.values()])
+    refuse_leaks(files, [release.regions(source) for source in sources.values()])
     _write_zip(output, files)
     return sorted(files)
 
 
-def _refuse_leaks(files: dict[str, bytes], parts: list[release.Regions]) -> None:
+def refuse_leaks(files: dict[str, bytes], parts: list[release.Regions]) -> None:
     """Raise ``LeakError`` where a file beside the stubs, which are checked already, shows an answer or a hidden test."""
     answers = [text for part in parts for text in part.solutions]
     secrets = {line.strip() for part in parts for text in part.hidden for line in text.split("\n") if line.strip()}

@@ -1,9 +1,11 @@
 """What all tests share: one torch thread, and failing instead of skipping where a needed part of the system is missing."""
 
+import gc
 import os
 import shutil
 import signal
 
+import hypothesis
 import pytest
 import torch
 
@@ -15,6 +17,11 @@ def pytest_configure(config):
     os.environ.setdefault("AUTOGRADER_ACCEPT_UNENFORCED", "1")
     # Started in the background by a shell, this process ignores Ctrl-C, and so would all that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # How quickly a busy machine makes examples says nothing of them.
+    hypothesis.settings.register_profile(
+        "course", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None
+    )
+    hypothesis.settings.load_profile("course")
 
 
 #: Folders and files whose tests share an expensive fixture with other files'.
@@ -31,6 +38,12 @@ def pytest_itemcollected(item):
     piece = next((piece for piece in pieces if isinstance(piece, str)), None)
     group = SHARED.get(item.path.parent.name) or SHARED.get(item.path.name) or piece or str(item.path)
     item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session):
+    """What is there by now stays to the end, so that no search for garbage need look through it: thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,9 @@ VIEWS = {
     "phone, dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True},
 }
 
+#: Those that differ in both; the others are opened in the long run only.
+FIRST = ("desktop, light", "phone, dark")
+
 
 @dataclass
 class Trouble:
@@ -58,8 +61,10 @@ def ready(page, address: str) -> None:
     page.evaluate("() => document.fonts.ready.then(() => true)")
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_no_page_asks_another_host(book, site, chromium, view):
+@pytest.mark.parametrize(
+    "view", [view if view in FIRST else pytest.param(view, marks=pytest.mark.long) for view in VIEWS]
+)
+def test_a_page_asks_no_other_host_and_is_no_wider_than_the_screen(book, site, chromium, view):
     with open_pages(chromium, VIEWS[view]) as (page, trouble):
         for file in book.pages():
             name = file.relative_to(book.html).as_posix()
@@ -73,17 +78,9 @@ def test_no_page_asks_another_host(book, site, chromium, view):
                 "() => [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
             )
             assert not broken, f"{name}: pictures that do not load: {broken}"
-            assert not trouble, f"{name}: {trouble}"
-
-
-@pytest.mark.parametrize("view", ["phone, light"])
-def test_no_page_is_wider_than_a_phone(book, site, chromium, view):
-    with open_pages(chromium, VIEWS[view]) as (page, _):
-        for file in book.pages():
-            name = file.relative_to(book.html).as_posix()
-            ready(page, f"{site}/{name}")
             width = page.evaluate("() => document.documentElement.scrollWidth")
             assert width <= VIEWS[view]["viewport"]["width"] + 1, f"{name} is {width} pixels wide"
+            assert not trouble, f"{name}: {trouble}"
 
 
 def test_search_finds_softmax(site, chromium):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -38,7 +38,6 @@ def gradients(net):
     return [parameter.grad for parameter in net.parameters()]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=10), st.integers(1, 12))
 def test_the_parts_give_what_the_large_batch_gives(lengths, parts):
     whole, cut = model(), model()

@@ -90,7 +90,7 @@ SIZES = {
 }
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 7), st.integers(1, 9), st.integers(1, 20))
 def test_greedy_with_a_cache_is_greedy_without(sizes, rows, length, max_len):
     one, source = model(**sizes), sources(rows, length, sizes["seed"])
@@ -101,7 +101,7 @@ def test_greedy_with_a_cache_is_greedy_without(sizes, rows, length, max_len):
         assert found.tolist() == wanted.tolist()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     st.fixed_dictionaries(SIZES), st.integers(1, 5), st.integers(1, 9), st.integers(1, 14), st.integers(1, 6),
     st.sampled_from([0.0, 0.6, 1.0, 2.0]),
@@ -118,7 +118,7 @@ def test_a_batched_beam_is_the_beam_of_each_sentence(sizes, rows, length, max_le
         torch.testing.assert_close(found.double(), scores)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     st.fixed_dictionaries(SIZES),
     st.integers(1, 4),

@@ -47,7 +47,7 @@ def same(a, b) -> bool:
     return type(a) is type(b) and a == b
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(DATA)
 def test_plain_data_comes_back_as_it_was(value):
     text = driver.dumps(value)

@@ -36,7 +36,7 @@ def results(attention, inputs, mask):
     return output, [p.grad for p in attention.parameters()], [x.grad for x in leaves.values()]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 3), st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3),
     st.sampled_from(["self", "cross", "three"]), st.sampled_from([None, "keys", "pairs", "heads"]), st.integers(0, 99),

@@ -36,7 +36,7 @@ def test_every_task_is_there_once():
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=named)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=seeds, count=st.integers(1, 40))
 def test_a_sample_is_padded_behind_and_balanced(task, seed, count):
     drawn = task.sample(count, np.random.default_rng(seed))
@@ -83,7 +83,7 @@ def test_some_tasks_want_lengths_of_a_kind():
             TASKS[name].bayes_accuracy(length)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_share_is_which_of_two_tokens_is_more_frequent(seed):
     for row, label in zip(*labelled("share", seed), strict=True):
@@ -101,7 +101,7 @@ def places(row: list[float], motif: np.ndarray) -> list[int]:
     return [start for start in range(len(row)) if row[start : start + len(motif)] == motif.tolist()]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_first_motif_is_which_motif_comes_first_and_exchanging_them_changes_the_class_alone(seed):
     first, second = TASKS["first-motif"].motifs
@@ -142,7 +142,7 @@ def test_mean_and_variance_are_those_of_their_docstrings():
         assert found == pytest.approx(wanted, abs=0.02)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=seeds)
 def test_lag_has_as_many_positive_as_negative_numbers(seed):
     for row, _ in zip(*labelled("lag", seed), strict=True):

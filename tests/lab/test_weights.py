@@ -382,7 +382,7 @@ def valid_or_refused(data):
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused(data):
     assert not valid_or_refused(data)
@@ -396,7 +396,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_good_file_with_changes_is_valid_or_refused(good, data):
     contents, numbers = taken_apart(good)

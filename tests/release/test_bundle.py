@@ -91,14 +91,17 @@ def test_caches_and_hidden_files_stay_behind(package, tmp_path):
 @pytest.mark.parametrize("source", [pytest.param(source, id=source.stem) for source in SOURCES])
 def test_an_answer_in_the_package_is_refused(source, package, tmp_path):
     """Every answer of the course that is long enough to be one, under a name of its own."""
-    answers = [
-        text for text in release.regions(release.convert_source(source)).solutions if release.repeats([text], text)
-    ]
+    converted = release.convert_source(source)
+    answers = [text for text in release.regions(converted).solutions if release.repeats([text], text)]
     assert answers
+    told = r"transformer_lab/notes\.py repeats a solution"
     for answer in answers:
-        (package / "notes.py").write_text(f"def mine(q, k, v):\n{answer}\n")
-        with pytest.raises(release.LeakError, match=r"transformer_lab/notes\.py repeats a solution"):
-            bundle.write_bundle(tmp_path / NAME, ROOT / "notebooks", ROOT / "solutions")
+        text = f"def mine(q, k, v):\n{answer}\n"
+        with pytest.raises(release.LeakError, match=told):
+            bundle.refuse_leaks({"transformer_lab/notes.py": text.encode()}, [release.regions(converted)])
+    (package / "notes.py").write_text(text)
+    with pytest.raises(release.LeakError, match=told):
+        bundle.write_bundle(tmp_path / NAME, ROOT / "notebooks", ROOT / "solutions")
     assert not (tmp_path / NAME).exists()
 
 
