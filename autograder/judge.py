@@ -51,7 +51,7 @@ RESERVED = 0.2
 #: and exit(), which in a notebook would end the kernel once the cell is done, does nothing.
 IMPORTS, IMPORT_SECONDS = (
     "__import__('transformer_lab.driver'); __import__('random').seed(0); __import__('numpy').random.seed(0); "
-    "__import__('torch').manual_seed(0); setattr(get_ipython(), 'ask_exit', lambda: None);",
+    "__import__('torch').default_generator.manual_seed(0); setattr(get_ipython(), 'ask_exit', lambda: None);",
     120.0,
 )
 

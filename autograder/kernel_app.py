@@ -4,6 +4,8 @@ Copied into the sandbox beside ``kernel_main.py``, like which it imports nothing
 the fork and makes neither a socket nor a thread, which would not survive it; :func:`run` runs after it.
 """
 
+import hashlib
+import inspect
 import os
 import resource
 import struct
@@ -13,14 +15,15 @@ from functools import partial
 from typing import Any
 
 import ipykernel.debugger  # noqa: F401 - here already, and without the debugger, when ipykernel looks for it
+from ipykernel.compiler import XCachingCompiler, get_tmp_directory
 from ipykernel.iostream import OutStream
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from IPython.core.application import BaseIPythonApplication
-from traitlets import default
+from traitlets import Type, default
 
-#: Of the shell: what a learner's cells were is kept in the notebook.
-OPTIONS = ["--HistoryManager.enabled=False"]
+#: Of the shell: what a learner's cells were is kept in the notebook, and feedback shows no colours of a terminal.
+OPTIONS = ["--HistoryManager.enabled=False", "--InteractiveShell.colors=nocolor"]
 
 
 class _NoThread:
@@ -41,9 +44,23 @@ class Stream(OutStream):
             super().flush()
 
 
+class Compiler(XCachingCompiler):
+    """Names cells, as ipykernel does for its debugger alone, but by a hash that is not computed in Python.
+
+    And says of which module a cell is: else whoever asks, as each traceback does, looks through all modules for its file.
+    """
+
+    def get_code_name(self, raw_code: str, code: str, number: int) -> str:
+        digest = hashlib.sha256(raw_code.encode(errors="surrogatepass")).hexdigest()
+        name = os.path.join(get_tmp_directory(), f"{digest[:16]}.py")
+        inspect.modulesbyfile[name] = "__main__"  # type: ignore[attr-defined]
+        return name
+
+
 class Kernel(IPythonKernel):
     """A kernel without debugger and without subshells, made with its shell before there are channels to it."""
 
+    compiler_class = Type(Compiler)
     _supports_kernel_subshells = False
     _execute_sleep = 0.0  # a pause for clients that might miss an output, which ours can't: it waits for the cell's end
 
@@ -73,6 +90,38 @@ class Kernel(IPythonKernel):
         super(IPythonKernel, self).start()  # which leaves out the debugger
 
 
+def read_once(shell: Any) -> None:
+    """ipykernel transforms a cell and compiles it, to see whether it awaits something, and then IPython does both again.
+
+    Let the second take what the first has found, and let neither compile what holds no such word.
+    """
+    transform, awaits = shell.transform_cell, shell.should_run_async
+    found: list[tuple[str, str]] = []
+
+    def transform_cell(raw_cell: str) -> str:
+        if found:
+            source, transformed = found.pop()
+            if source == raw_cell:
+                return transformed
+        found.append((raw_cell, transform(raw_cell)))
+        return found[0][1]
+
+    def should_run_async(raw_cell: str, **how: Any) -> bool:
+        return ("await" in raw_cell or "async" in raw_cell) and awaits(raw_cell, **how)
+
+    shell.transform_cell, shell.should_run_async = transform_cell, should_run_async
+
+
+def rehearse(shell: Any) -> None:
+    """Make the tables that IPython and Python keep once they have run a cell and shown where an error came from."""
+    shell.run_cell("None", silent=True)
+    try:
+        raise AssertionError
+    except AssertionError as error:
+        shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        shell.InteractiveTB.tb = None
+
+
 class _Begun(BaseIPythonApplication):
     """The part of an application's start that comes before all that is a kernel's: gone through once."""
 
@@ -99,8 +148,10 @@ class App(IPKernelApp, _Begun):
         """Read the options, make kernel and shell."""
         _Begun.initialize(self, OPTIONS)
         if not Kernel.initialized():
-            self.shell = Kernel.instance(parent=self, log=self.log, profile_dir=self.profile_dir).shell
+            self.shell = shell = Kernel.instance(parent=self, log=self.log, profile_dir=self.profile_dir).shell
             self.init_extensions()
+            read_once(shell)
+            rehearse(shell)
 
     def init_connection_file(self) -> None:
         profile: Any = self.profile_dir

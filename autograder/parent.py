@@ -33,7 +33,7 @@ PRELOAD = (
     *("IPython.core.completer", "IPython.core.interactiveshell", "matplotlib_inline", "zmq.eventloop.zmqstream"),
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
-    *("stack_data", "executing", "asttokens", "pure_eval", "pygments.formatters.terminal256", "pygments.styles"),
+    *("stack_data", "executing", "asttokens", "pure_eval"),
     *("torch.overrides:get_overridable_functions", "numpy.random", "secrets", "tornado.platform.asyncio"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.font_manager", "matplotlib.colorbar"),
 )
