@@ -483,7 +483,7 @@ class SandboxKernelManager(KernelManager):
     startup_seconds: float = 180
     #: The control group of the kernel's processes; None where the host has none. Kept after the kernel's end.
     group: cgroups.Group | None = None
-    #: Where a kernel's pieces can be asked directly (``kernel_main.answer_requests``); None once that has gone wrong.
+    #: Where a kernel's pieces can be asked directly (``kernel_app.answer_requests``); None once that has gone wrong.
     channel: socket.socket | None = None
 
     def __init__(self, **kwargs: Any):

@@ -366,7 +366,7 @@ class RemoteStudent(Student):
 
 
 class _Talk:
-    """The grader's side of ``kernel_main.answer_requests``. What arrives is a learner's, and is measured before it is kept."""
+    """The grader's side of ``kernel_app.answer_requests``. What arrives is a learner's, and is measured before it is kept."""
 
     HEAD = struct.Struct("!II")
     CALL = "__import__('IPython').get_ipython().kernel.answer_requests(globals())"
