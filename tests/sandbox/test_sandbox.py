@@ -186,6 +186,50 @@ def test_nbclient_runs_a_notebook_whatever_its_kernelspec(kernel):
     assert kernel.is_alive()
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("import asyncio\nawait asyncio.sleep(0)\n'waited'", "'waited'"),
+        ("async def one():\n    return 1\n\n[await one() for _ in range(2)]", "[1, 1]"),
+        ("%%capture caught\nprint('kept back')", ""),
+        ("caught.stdout", "'kept back\\n'"),
+        ("get_ipython().run_cell('print(5)');", "5\n"),
+        ("import os\nos.write(1, b'past Python\\n');", "past Python\n"),
+        ("print('one', end=' ', flush=True)\nprint('two')", "one two\n"),
+        ("_dh", "['/tmp/work']"),
+        ("import inspect\ndef own(): return 3\nprint(inspect.getsource(own), end='')", "def own(): return 3\n"),
+    ],
+)
+def test_a_cell_does_what_it_does_in_any_notebook(kernel, code, shown):
+    assert run(kernel, code) == ("ok", shown)
+
+
+def test_a_changed_transformation_holds_for_the_next_cell_even_if_it_is_the_same(kernel):
+    cell = "print('one')"
+    assert run(kernel, cell) == ("ok", "one\n")
+    change = "ip.input_transformers_cleanup.append(lambda lines: [line.replace('one', 'two') for line in lines])"
+    assert run(kernel, f"ip = get_ipython()\n{change}") == ("ok", "")
+    try:
+        assert run(kernel, cell) == ("ok", "two\n")
+    finally:
+        assert run(kernel, "ip.input_transformers_cleanup.pop();") == ("ok", "")
+
+
+def test_an_error_shows_its_line_plainly(kernel):
+    run(kernel, "def fails(x):\n    return x / 0\n\ndef calls(x):\n    return fails(x)")
+    shown = []
+    kernel.client.execute_interactive("y = 1\ncalls(y)", output_hook=lambda message: shown.append(message["content"]))
+    text = "\n".join(shown[-1]["traceback"])
+    assert "\x1b" not in text
+    for line in (
+        "----> 2 calls(y)",
+        "----> 5     return fails(x)",
+        "----> 2     return x / 0",
+        "ZeroDivisionError: division",
+    ):
+        assert line in text
+
+
 # --------------------------------------------------------------------------------------------------------- it is alone
 
 
@@ -406,8 +450,13 @@ def test_loading_ahead_computes_nothing():
                 __import__(name)
                 if function:
                     getattr(sys.modules[name], function)()
-        import threading
-        assert threading.active_count() == 1
+            sys.path.insert(0, {str(enclosure.KERNEL_APP.parent)!r})
+            import kernel_app
+            kernel_app.App.instance().prepare()
+        import os
+        assert len(os.listdir("/proc/self/task")) == 1
+        assert not [f for f in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{{f}}") and "socket" in
+                    os.readlink(f"/proc/self/fd/{{f}}")]
         """
     environment = enclosure.environment(home="/tmp", temporary="/tmp", course=str(ROOT))
     command = [sys.executable, "-c", textwrap.dedent(program)]
