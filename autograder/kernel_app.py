@@ -4,12 +4,16 @@ Copied into the sandbox beside ``kernel_main.py``, like which it imports nothing
 the fork and makes neither a socket nor a thread, which would not survive it; :func:`run` runs after it.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import inspect
 import os
 import resource
+import select
 import struct
 import sys
+import termios
 import threading
 from functools import partial
 from typing import Any
@@ -38,10 +42,37 @@ class _NoThread:
 class Stream(OutStream):
     """ipykernel's stdout or stderr. Flushing is a conversation of two threads, held four times for each cell."""
 
+    def __init__(self, *args: Any, **kwargs: Any):
+        self._taking = threading.Lock()
+        super().__init__(*args, **kwargs)
+
     def flush(self) -> None:
         """Nothing where nothing is waiting: what was flushed before is on its way, and stays before what follows."""
-        if self._buffers or not self._is_master_process():
-            super().flush()
+        if self._is_master_process():
+            self._take()
+            if not self._buffers:
+                return
+        super().flush()
+
+    def _watch_pipe_fd(self) -> None:
+        """Take what is written past Python as it comes. Only waiting for it is done without the lock.
+
+        So it is either in the pipe, where :meth:`flush` finds it, or somebody has it who will be done in a moment.
+        """
+        pipe: Any = self._fid
+        while self._should_watch:
+            select.select([pipe], [], [])
+            self._take()
+
+    def _take(self) -> None:
+        with self._taking:
+            size = bytearray(4)
+            if self._fid is None or fcntl.ioctl(self._fid, termios.FIONREAD, size) or not any(size):
+                return
+            taken = os.read(self._fid, int.from_bytes(size, sys.byteorder))
+            self.write(taken.decode(errors="replace"))
+            with contextlib.suppress(OSError):  # the file that it went to before may be full
+                os.write(self._original_stdstream_copy, taken)
 
 
 class Compiler(XCachingCompiler):
@@ -62,7 +93,7 @@ class Kernel(IPythonKernel):
 
     compiler_class = Type(Compiler)
     _supports_kernel_subshells = False
-    _execute_sleep = 0.0  # a pause for clients that might miss an output, which ours can't: it waits for the cell's end
+    _execute_sleep = 0.0  # a pause for outputs that might come too late, as none of ours does
 
     @classmethod
     def instance(cls, *args: Any, **kwargs: Any) -> Any:

@@ -203,6 +203,11 @@ def test_a_cell_does_what_it_does_in_any_notebook(kernel, code, shown):
     assert run(kernel, code) == ("ok", shown)
 
 
+def test_what_is_written_past_python_is_among_the_outputs(kernel):
+    for number in range(30):
+        assert run(kernel, f"import os\nos.write(1, b'{number}\\n');") == ("ok", f"{number}\n")
+
+
 def test_a_changed_transformation_holds_for_the_next_cell_even_if_it_is_the_same(kernel):
     cell = "print('one')"
     assert run(kernel, cell) == ("ok", "one\n")
