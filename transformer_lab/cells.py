@@ -123,8 +123,8 @@ def plain_python(source: str) -> str:
         try:
             ast.parse(text)
             return text
-        except SyntaxError as error:
-            at = (error.lineno or 0) - 1
+        except (SyntaxError, ValueError) as error:  # a null character is a ValueError before Python 3.11.4
+            at = (getattr(error, "lineno", None) or 0) - 1
         if not (0 <= at < len(lines) and _MAGIC.match(lines[at])):
             return text
         indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
