@@ -171,8 +171,8 @@ class Kernel:
     def client(self) -> BlockingKernelClient:
         """The blocking client of this kernel, its channels started.
 
-        ``client.iopub_channel.get_msg(timeout=…)`` takes a third of the time of ``client.get_iopub_msg(timeout=…)``, which goes
-        through an event loop to the same function.
+        Ask its channels, as in ``client.iopub_channel.get_msg(timeout=…)``: ``client.get_iopub_msg(timeout=…)`` goes through an
+        event loop to the same function, which takes nearly as long again.
         """
         if self._client is None:
             raise SandboxError("This kernel is not running.")
