@@ -47,13 +47,9 @@ CALL_SECONDS = 10.0
 #: This share of a notebook's time is kept for answers and checks; the learner's other cells may not use it up.
 RESERVED = 0.2
 
-#: Run in a new kernel; binds no name in the learner's namespace. What draws random numbers draws the same ones every time,
-#: and exit(), which in a notebook would end the kernel once the cell is done, does nothing.
-IMPORTS, IMPORT_SECONDS = (
-    "__import__('transformer_lab.driver'); __import__('random').seed(0); __import__('numpy').random.seed(0); "
-    "__import__('torch').default_generator.manual_seed(0); setattr(get_ipython(), 'ask_exit', lambda: None);",
-    120.0,
-)
+#: Run in a kernel that is no fork of a warm parent, which has this behind it; binds no name in the learner's namespace.
+IMPORTS = "__import__('transformer_lab.driver'); __import__('torch').default_generator.manual_seed(0);"
+IMPORT_SECONDS = 120.0
 
 #: What running the definitions of a cell may take.
 DEFINITION_SECONDS = 10.0
@@ -287,15 +283,19 @@ class _Session:
             self.restarts += 1
             began = time.monotonic()
             self.kernel = sandbox.start(self.limits, sandboxed=self.sandboxed)
-            # On a busy machine the first import takes seconds, which must not be those of the learner's first cell.
-            ran = run_cell(self.kernel, IMPORTS, IMPORT_SECONDS, self.limits.output_bytes)
-            if ran.stopped or ran.error:  # before any line of the learner's
-                why = ran.error or ran.stopped
-                raise sandbox.SandboxError(f"PyTorch could not be loaded in a kernel ({why}): are the limits too low?")
+            if not self.kernel.is_warm:
+                self._import()
             self.starting += time.monotonic() - began
             if not self._replay(index):
                 self._stop()
         return self._time_left() > 0
+
+    def _import(self) -> None:
+        """Load PyTorch before any line of the learner's: the seconds that it takes are not those of the first cell."""
+        ran = run_cell(self.kernel, IMPORTS, IMPORT_SECONDS, self.limits.output_bytes)
+        if ran.stopped or ran.error:
+            why = ran.error or ran.stopped
+            raise sandbox.SandboxError(f"PyTorch could not be loaded in a kernel ({why}): are the limits too low?")
 
     def _replay(self, until: int) -> bool:
         """Run again what ran before a kernel was lost; of the cells that ended it only the definitions, or nothing."""

@@ -181,6 +181,7 @@ class App(IPKernelApp, _Begun):
         if not Kernel.initialized():
             self.shell = shell = Kernel.instance(parent=self, log=self.log, profile_dir=self.profile_dir).shell
             self.init_extensions()
+            shell.ask_exit = lambda: None  # exit() would end a notebook's kernel once the cell is done
             read_once(shell)
             rehearse(shell)
 
@@ -283,6 +284,8 @@ def seed_generators() -> None:
 
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator that is seeded by itself
+    if "torch" in sys.modules:  # whose own manual_seed is slow, as it seeds every GPU too
+        sys.modules["torch"].default_generator.manual_seed(0)
 
 
 def answer_requests(descriptor: int, namespace: dict) -> None:

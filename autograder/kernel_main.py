@@ -3,11 +3,12 @@
 These two files are copied into the sandbox and started as ``python kernel_main.py PLAN``. They import nothing of the course,
 and hold nothing that a learner must not read. ``PLAN`` is JSON and asks for one of three things:
 
-``{"control": 7, "preload": [...], "way": {...}}``
-    A *parent*: it imports the modules of ``preload`` and then makes a kernel for each request that arrives on the socket,
-    by forking, so that a kernel starts with PyTorch and IPython loaded. It runs no learner's code and no operation of
-    PyTorch (whose threads would not survive a fork), and gets to see no kernel's key: a request is a descriptor, which
-    only the fork reads. Each fork enters namespaces of its own before anything of a learner's runs.
+``{"control": 7, "needed": [...], "preload": [...], "way": {...}}``
+    A *parent*: it imports the modules of ``needed``, and of ``preload`` those that there are, and then makes a kernel for
+    each request that arrives on the socket, by forking, so that a kernel starts with PyTorch and IPython loaded. It runs no
+    learner's code and no operation of PyTorch (whose threads would not survive a fork), and gets to see no kernel's key: a
+    request is a descriptor, which only the fork reads. Each fork enters namespaces of its own before anything of a
+    learner's runs.
 ``{"limits": {...}, "sockets": {...}, "connection_file": ..., "message_bytes": ...}``
     One kernel in this very process, without the sandbox.
 ``{"try": true, "way": {...}}``
@@ -69,7 +70,7 @@ def main() -> None:
     if plan.get("try"):
         try_out(way, plan["files"], plan["kept"])
     elif "control" in plan:
-        serve(socket.socket(fileno=plan["control"]), plan["preload"], way, plan["kept"])
+        serve(socket.socket(fileno=plan["control"]), plan["needed"], plan["preload"], way, plan["kept"])
     else:
         kernel_app().run(plan)
 
@@ -92,8 +93,10 @@ def kernel_app():
 # -------------------------------------------------------------------------------------------------------- the warm parent
 
 
-def serve(control: socket.socket, preload: list[str], way: dict, kept: list[str]) -> None:
+def serve(control: socket.socket, needed: list[str], preload: list[str], way: dict, kept: list[str]) -> None:
     """Make kernels until the grader closes the socket."""
+    for name in needed:
+        importlib.import_module(name)
     for name in preload:
         module, _, function = name.partition(":")
         with contextlib.suppress(ImportError):

@@ -26,10 +26,13 @@ from pathlib import Path
 from autograder import enclosure
 from autograder.enclosure import KERNEL_MAIN, RunDirectory, SandboxError, Way
 
-#: What a warm parent imports: whatever nearly every notebook needs, as long as importing it computes nothing. After a colon,
-#: a function to call: the table of PyTorch's functions, in which a piece's calls are looked up.
+#: What a warm parent must import, and with it PyTorch: without, no piece can be judged.
+NEEDED = ("transformer_lab.driver",)
+
+#: What it imports besides, where it is there: whatever nearly every notebook needs, as long as importing it computes
+#: nothing. After a colon, a function to call: the table of PyTorch's functions, in which a piece's calls are looked up.
 PRELOAD = (
-    *("torch", "torch.nn.functional", "numpy", "transformer_lab.driver", "transformer_lab.builtin"),
+    *("torch.nn.functional", "transformer_lab.builtin"),
     *("IPython.core.completer", "IPython.core.interactiveshell", "matplotlib_inline", "zmq.eventloop.zmqstream"),
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
@@ -105,13 +108,20 @@ class Parent:
         How its kernels are cut off.
     hidden
         Folders that must not be seen.
-    preload
-        Modules to import.
+    needed, preload
+        Modules to import, and those of which some may be missing.
     file_bytes
         Size of the temporary file systems, as far as kernels don't get their own.
     """
 
-    def __init__(self, way: Way, hidden: Iterable[Path], preload: Iterable[str], file_bytes: int):
+    def __init__(
+        self,
+        way: Way,
+        hidden: Iterable[Path],
+        file_bytes: int,
+        needed: Iterable[str] = (),
+        preload: Iterable[str] = (),
+    ):
         self.way, self.hidden = way, tuple(hidden)
         self._lock = threading.Lock()
         run, self._stderr = RunDirectory(), memory_file("stderr")
@@ -124,7 +134,8 @@ class Parent:
             # By descriptor and not on the command line, which the sandboxed processes can read.
             os.write(arguments, b"".join(os.fsencode(word) + b"\0" for word in words))
             os.lseek(arguments, 0, os.SEEK_SET)
-            plan = {"control": theirs.fileno(), "preload": list(preload), "way": asdict(way), "kept": kept}
+            modules = {"needed": list(needed), "preload": list(preload)}
+            plan = {"control": theirs.fileno(), "way": asdict(way), "kept": kept, **modules}
             command = [sys.executable, str(run.path / KERNEL_MAIN.name), json.dumps(plan)]
             self._process = subprocess.Popen(
                 [enclosure._bwrap(), "--args", str(arguments), "--info-fd", str(told), "--", *command],
@@ -310,5 +321,5 @@ def warm(way: Way, hidden: Iterable[Path], file_bytes: int, renew: bool = False)
                 del _warm[other]
                 old.close()
         if key not in _warm:
-            _warm[key] = Parent(way, hidden, PRELOAD, file_bytes)
+            _warm[key] = Parent(way, hidden, file_bytes, NEEDED, PRELOAD)
         return _warm[key]

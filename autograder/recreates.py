@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from autograder import registry, uses
-from autograder.student import LocalStudent, Student, StudentError
+from autograder.student import LocalStudent, Probe, Strided, Student, StudentError
 from transformer_lab import builtin, pieces
 from transformer_lab.cells import Cell
 
@@ -103,7 +105,7 @@ def note(
     student
         Whose piece it is.
     requests
-        What the piece has answered; they are sent again to trace their calls where the source shows nothing.
+        What the piece has answered; one of each kind is sent again to trace its calls where the source shows nothing.
     cells
         The code cells in which the piece is defined; None looks for them (:func:`cells_of`).
     right
@@ -167,7 +169,7 @@ def _short(name: str) -> str:
 def _traced(student: Student, piece: str, requests: Iterable[dict], wanted: tuple[str, ...]) -> str:
     """The first call among ``wanted`` that a request shows, in words."""
     others = set(registry.pieces()) - {piece}
-    for request in requests:
+    for request in {_kind(request): request for request in requests}.values():
         try:
             answer = student.send(request | {"want": ["torch_calls"], "then": None})["torch_calls"]
         except StudentError:
@@ -177,6 +179,23 @@ def _traced(student: Student, piece: str, requests: Iterable[dict], wanted: tupl
             if target and not others & {function.partition(".")[0] for function in through}:
                 return f"{_short(target)} ({place})" if place else _short(target)
     return ""
+
+
+def _kind(value: Any) -> Any:
+    """What two requests have in common that differ in their numbers alone: they take the same way through a piece."""
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.ndim
+    if isinstance(value, dict):
+        return tuple((key, _kind(item)) for key, item in value.items() if key not in ("want", "then", "seed"))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_kind, value))
+    if isinstance(value, Probe):
+        return value.kind, value.name
+    if isinstance(value, Strided):
+        return "strided", _kind(value.array)
+    return type(value).__name__
 
 
 def _calls(answer: Any) -> list[tuple[str, str, list[str]]]:

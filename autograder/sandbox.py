@@ -43,7 +43,7 @@ from jupyter_client.client import KernelClient
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning import LocalProvisioner
-from jupyter_client.session import Session
+from jupyter_client.session import Session, json_unpacker
 from jupyter_core.utils import run_sync
 from traitlets import Bool, Instance
 
@@ -220,6 +220,11 @@ class Kernel:
         return self.manager.is_alive()
 
     @property
+    def is_warm(self) -> bool:
+        """Whether it is a fork of a warm parent, with PyTorch loaded and its generator seeded."""
+        return self.manager.is_warm
+
+    @property
     def channel(self) -> socket.socket | None:
         """Where pieces can be asked without Jupyter's messages; None once that has gone wrong."""
         return self.manager.channel
@@ -389,10 +394,11 @@ class BubblewrapProvisioner(DirectProvisioner):
         assert self._stderr is not None
         go = None
         try:
-            if way.inner and manager.warm:
+            manager.is_warm = way.inner and manager.warm
+            if manager.is_warm:
                 source = parent.warm(way, manager.hidden, manager.limits.file_bytes)
             else:
-                source = self._own = Parent(way, manager.hidden, (), manager.limits.file_bytes)
+                source = self._own = Parent(way, manager.hidden, manager.limits.file_bytes)
             given = list(listeners.values())
             process, go = source.start(self._plan, self._stderr, given, manager.startup_seconds)
             self.process = process  # type: ignore[assignment]  # as much of a Popen as is asked for
@@ -456,6 +462,14 @@ class _Session(Session):
         return empty | {"msg_id": "", "msg_type": "", "buffers": []}
 
 
+def _without_date(part: bytes) -> Any:
+    """The value that a part of a message holds, but not when the message was made: nobody asks, and a date is slow to read."""
+    value = json_unpacker(part)
+    if isinstance(value, dict):
+        value.pop("date", None)
+    return value
+
+
 def _is_shallow(parts: list[Any]) -> bool:
     """Whether ``parts`` are dictionaries that are not nested too deep for recursive functions."""
     if not all(isinstance(part, dict) for part in parts):
@@ -479,6 +493,8 @@ class SandboxKernelManager(KernelManager):
     limits = Instance(Limits, args=())
     sandboxed = Bool(True)
     warm = Bool(True)
+    #: Whether the running kernel is a fork of a warm parent: ``warm`` asks for one, but not every host has a place for it.
+    is_warm = False
     hidden: tuple[Path, ...] = ()
     startup_seconds: float = 180
     #: The control group of the kernel's processes; None where the host has none. Kept after the kernel's end.
@@ -517,7 +533,9 @@ class SandboxKernelManager(KernelManager):
         Each has a session of its own: two clients of one session would share an identity, and the kernel would answer
         only the later one.
         """
-        session = _Session(parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme)
+        session = _Session(
+            parent=self, key=self.session.key, signature_scheme=self.session.signature_scheme, unpack=_without_date
+        )
         connection = self.get_connection_info() | {"session": session, "connection_file": self.connection_file}
         del connection["key"], connection["signature_scheme"]
         client = kind(**(connection | {"parent": self} | kwargs))

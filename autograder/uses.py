@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import re
 import sys
 import types
@@ -82,12 +83,7 @@ class Source:
 
     def _statements(self) -> Iterator[tuple[Cell, ast.stmt]]:
         for cell in self.cells:
-            if len(cell.source) > MAX_CHARACTERS or len(_MAGIC_LINE.findall(cell.source)) > MAX_MAGIC:
-                continue
-            try:
-                yield from ((cell, statement) for statement in ast.parse(plain_python(cell.source)).body)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue  # it did not run either
+            yield from ((cell, statement) for statement in _parsed(cell.source))
 
     def defines(self, name: str) -> bool:
         """Whether a cell binds ``name``, by whatever statement."""
@@ -131,6 +127,17 @@ def same(name: str, targets: Iterable[str]) -> str | None:
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
+
+
+@functools.lru_cache(maxsize=200)
+def _parsed(source: str) -> list[ast.stmt]:
+    """The statements of a cell, none where it can't be read; most cells are those of the next notebook and piece too."""
+    if len(source) > MAX_CHARACTERS or len(_MAGIC_LINE.findall(source)) > MAX_MAGIC:
+        return []
+    try:
+        return ast.parse(plain_python(source)).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # it did not run either
 
 
 class _Targets:

@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +10,7 @@ from torch import nn
 
 import autograder
 from autograder import recreates, uses
-from autograder.student import LocalStudent, StudentError
+from autograder.student import LocalStudent, Probe, Strided, StudentError
 from tests.bank import entries, load
 from tests.lab.write_notebooks import code, write
 from transformer_lab import pieces
@@ -116,6 +117,36 @@ def test_a_built_in_that_only_some_inputs_reach_is_traced():
     namespace = {"scaled_dot_product_attention": scaled_dot_product_attention}
     (note,) = notes(autograder.run_checks(namespace, piece="scaled_dot_product_attention"))
     assert "was seen to call `F.scaled_dot_product_attention`" in note
+
+
+def test_a_request_of_each_kind_is_traced_once():
+    """Requests that differ in numbers, sizes or seeds take the same way; what is left out or switched may take another."""
+    asked = []
+
+    class Counting(_Answers):
+        def send(self, request):
+            asked.append(request)
+            return super().send(request)
+
+    first = {"piece": "softmax", "inputs": [np.zeros((2, 3))], "kwargs": {"dim": 1}, "init": None, "seed": 1}
+    alike = [{"inputs": [np.ones((4, 5))]}, {"kwargs": {"dim": 0}}, {"seed": 2}, {"want": ["output"]}]
+    other = [
+        {"inputs": [np.zeros(3)]},
+        {"inputs": [np.zeros((2, 3), dtype=int)]},
+        {"inputs": [np.zeros((2, 3)), None]},
+        {"inputs": [Strided(np.zeros((2, 3)))]},
+        {"inputs": [Probe("identity", "layer")]},
+        {"inputs": [Probe("linear", "layer", np.eye(3), np.zeros(3))]},
+        {"kwargs": {"dim": None}},
+        {"kwargs": {}},
+        {"init": [4]},
+        {"init": [True]},
+        {"init": [False]},
+        {"mode": "train"},
+        {"mode": "eval"},
+    ]
+    recreates.note(Counting([]), "softmax", [first | change for change in [{}, *alike, *other]], [])
+    assert len(asked) == 1 + len(other)
 
 
 def test_what_another_piece_calls_is_not_traced_to_this_one():

@@ -171,3 +171,19 @@ def test_the_last_part_of_the_time_is_for_answers_and_checks(needs_sandbox):
     none = judge.judge(answered({"softmax": RIGHT_SOFTMAX}), 1, sandbox.Limits(notebook_seconds=0))
     assert {result.reason for result in none.results} == {Reason.NOT_RUN.value}
     assert {remark.reason for remark in none.remarks} == {Reason.NOT_RUN}
+
+
+DRAWS = "import random, numpy, torch\nprint(random.random(), numpy.random.rand(), torch.rand(1).item())\nexit()"
+
+
+def test_what_a_cell_draws_without_a_seed_is_the_same_in_every_kernel(needs_sandbox):
+    """In a fork of a warm parent, which has loaded PyTorch, and in a fresh kernel, which loads it first."""
+    drawn = set()
+    for sandboxed in (True, True, False):
+        judgement = judge.judge(answered({"softmax": RIGHT_SOFTMAX}, first=DRAWS), 1, LIMITS, sandboxed=sandboxed)
+        cell = next(cell for cell in judgement.notebook.cells if cell.source == DRAWS)
+        drawn.add(cell.outputs[0].text)
+        assert points(judgement)["softmax"] == 5  # in a kernel that exit() has not ended
+        assert judgement.remarks == []
+    assert len(drawn) == 1
+    assert len(drawn.pop().split()) == 3

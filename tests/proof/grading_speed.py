@@ -35,8 +35,8 @@ from transformer_lab import pieces, results
 ASSIGNMENTS = ("02_positional_encoding", "03_attention", "04_multi_head")
 #: The time limit of a cell, for both graders: nbgrader's own. Ours would be 60 seconds; loops would cost more.
 CELL_SECONDS = 30
-#: Notebooks at once for each processor: of two, one computes while the other waits for its kernel, or for a loop to end.
-AT_ONCE = 2
+#: How often a grader's memory is looked at, in seconds: looking takes some fiftieth of a second for all of its processes.
+LOOK_SECONDS = 2.0
 #: Kinds of samples that run into a limit, and kinds with which a learner tries to get points for nothing.
 LOOPING, HOSTILE = ("endless-cell", "endless-loop"), ("patched-tests", "skipped-tests")
 NBGRADER, OURS = "nbgrader autograde", "autograder grade"
@@ -88,7 +88,7 @@ class Memory(threading.Thread):
         self.root, self.most, self.ended = process, 0, threading.Event()
 
     def run(self) -> None:
-        while not self.ended.wait(0.5):
+        while not self.ended.wait(LOOK_SECONDS):
             try:
                 root = psutil.Process(self.root)
                 self.most = max(self.most, sum(map(_proportional, [root, *root.children(recursive=True)])))
@@ -211,7 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--submissions", type=int, nargs="*", default=[200], help="sizes of larger classes")
     parser.add_argument("--compared", type=int, default=40, help="submissions that both graders get")
-    parser.add_argument("--workers", type=int, default=AT_ONCE * (os.cpu_count() or 1))
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="notebooks at once, as ours does unasked"
+    )
     parser.add_argument("--only-growth", action="store_true", help="keep what was compared before")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []

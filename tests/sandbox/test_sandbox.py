@@ -1,9 +1,11 @@
 """The sandbox holds: each test is something that a learner's code might try, in a real kernel in real bubblewrap."""
 
+import contextlib
 import dataclasses
 import fcntl
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -397,6 +399,18 @@ def test_the_warm_parent_holds_no_secret_and_has_computed_nothing():
         assert b"transformer_lab" in memory  # it is the right memory
         assert key not in memory
         assert SECRET.encode() not in memory
+
+
+@pytest.mark.parametrize(("needed", "ready"), [("no_such_module", False), ("json", True)])
+def test_a_parent_needs_some_modules_and_does_without_others(needed, ready):
+    with contextlib.closing(
+        parent.Parent(enclosure.way_inside(), (), LIMITS.file_bytes, needed=[needed], preload=["no_other_module"])
+    ) as made:
+        said = select.select([made._control], [], [], 60)[0] and made._control.recv(16)
+        assert said == (b"ready" if ready else b"")
+        if not ready:
+            with pytest.raises(SandboxError, match=r"while it started.*No module named 'no_such_module'"):
+                made.start({}, parent.memory_file("stderr"), [], 30)
 
 
 def test_another_process_can_borrow_the_warm_parent_as_long_as_it_lives():
