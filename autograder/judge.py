@@ -253,9 +253,10 @@ class _Session:
             )
         text = award.lines(results) + "\n"
         cell.source = strip_hidden(cell.source)
+        result = {"output_type": "execute_result", "data": {"text/plain": f"{earned:.10g}"}, "metadata": {}}
         cell.outputs = [
-            nbformat.v4.new_output("stream", name="stdout", text=text),
-            nbformat.v4.new_output("execute_result", data={"text/plain": f"{earned:.10g}"}, execution_count=None),
+            NotebookNode(output_type="stream", name="stdout", text=text),
+            nbformat.from_dict(result | {"execution_count": None}),
         ]
 
     def _fingerprint(self, student: Student, name: str) -> None:

@@ -168,14 +168,14 @@ def _short(name: str) -> str:
 
 def _traced(student: Student, piece: str, requests: Iterable[dict], wanted: tuple[str, ...]) -> str:
     """The first call among ``wanted`` that a request shows, in words."""
-    others = set(registry.pieces()) - {piece}
+    others, targets = set(registry.pieces()) - {piece}, uses.Targets(wanted)
     for request in {_kind(request): request for request in requests}.values():
         try:
             answer = student.send(request | {"want": ["torch_calls"], "then": None})["torch_calls"]
         except StudentError:
             continue
         for name, place, through in _calls(answer):
-            target = uses.same(name, wanted)
+            target = targets.named(name)
             if target and not others & {function.partition(".")[0] for function in through}:
                 return f"{_short(target)} ({place})" if place else _short(target)
     return ""

@@ -13,13 +13,15 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from transformer_lab.cells import Cell, plain_python
 
 #: Larger cells are not read, nor cells with so many lines of magic: reading takes time that a learner must not decide.
 MAX_CHARACTERS, MAX_MAGIC = 100_000, 50
+#: What was read of cells that are no larger than this is remembered.
+MAX_KEPT = 10_000
 #: As many bindings are followed from one name.
 MAX_STEPS = 50
 
@@ -73,17 +75,12 @@ class Source:
         self.cells = [cell for cell in cells if cell.runs]
         self.scope = _Scope()
         self.methods: dict[str, list[tuple[Cell, ast.AST]]] = {}
-        for cell, statement in self._statements():
-            self.scope.cell = cell
-            _collect([statement], self.scope)
-            for node in ast.walk(statement):
-                for method in node.body if isinstance(node, ast.ClassDef) else []:
-                    if isinstance(method, _FUNCTIONS):
-                        self.methods.setdefault(method.name, []).append((cell, method))
-
-    def _statements(self) -> Iterator[tuple[Cell, ast.stmt]]:
         for cell in self.cells:
-            yield from ((cell, statement) for statement in _parsed(cell.source))
+            self.scope.cell = cell
+            statements, methods = (_parsed if len(cell.source) <= MAX_KEPT else _parsed.__wrapped__)(cell.source)
+            _collect(statements, self.scope)
+            for method in methods:
+                self.methods.setdefault(method.name, []).append((cell, method))
 
     def defines(self, name: str) -> bool:
         """Whether a cell binds ``name``, by whatever statement."""
@@ -112,7 +109,7 @@ class Source:
         list[Use]
             The first use of each target, in the order in which they are met.
         """
-        reader = _Reader(self, _Targets(targets), set(others) - {name})
+        reader = _Reader(self, Targets(targets), set(others) - {name})
         with contextlib.suppress(RecursionError):  # nested deeper than Python follows: what was found until then
             reader.follow(self.scope.names.get(name, [])[-1:])
         first: dict[str, Use] = {}
@@ -121,32 +118,35 @@ class Source:
         return list(first.values())
 
 
-def same(name: str, targets: Iterable[str]) -> str | None:
-    """The one among the dotted names ``targets`` that is the same thing as ``name``, None where there is none."""
-    return _Targets(targets).named(name)
-
-
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-@functools.lru_cache(maxsize=200)
-def _parsed(source: str) -> list[ast.stmt]:
-    """The statements of a cell, none where it can't be read; most cells are those of the next notebook and piece too."""
+@functools.lru_cache(maxsize=100)
+def _parsed(source: str) -> tuple[list[ast.stmt], list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The statements of a cell and the methods in them; none where it can't be read.
+
+    Most cells are the course's own, and those of the next piece and the next notebook too.
+    """
     if len(source) > MAX_CHARACTERS or len(_MAGIC_LINE.findall(source)) > MAX_MAGIC:
-        return []
+        return [], []
     try:
-        return ast.parse(plain_python(source)).body
+        tree = ast.parse(plain_python(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # it did not run either
+        return [], []  # it did not run either
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return tree.body, [method for node in classes for method in node.body if isinstance(method, _FUNCTIONS)]
 
 
-class _Targets:
+class Targets:
+    """Things looked for, by their dotted names."""
+
     def __init__(self, names: Iterable[str]):
         self.names = list(dict.fromkeys(names))
         self.things = [(name, thing) for name in self.names if (thing := look_up(name)) is not None]
         self.methods = {n.rpartition(".")[2]: n for n in self.names if n.startswith("torch.Tensor.")}
 
     def named(self, dotted: str) -> str | None:
+        """The one of them that is the same thing as ``dotted``, None where there is none."""
         if dotted in self.names:
             return dotted
         if inner := re.match(r"torch\.(?:ops\.aten\.|_(?=[a-z]))_?(\w+)", dotted):  # the operator behind a function
@@ -174,7 +174,7 @@ def look_up(dotted: str) -> object | None:
 class _Reader:
     """Walks from a definition through all that it refers to."""
 
-    def __init__(self, source: Source, targets: _Targets, others: set[str]):
+    def __init__(self, source: Source, targets: Targets, others: set[str]):
         self.source, self.targets, self.others = source, targets, others
         self.found: list[Use] = []
         self.done: set[int] = set()
