@@ -303,8 +303,7 @@ def _save(course: Course, writer: Writer, task: Task, outcome: dict[str, Any]) -
     target = course.autograded(task.student, task.assignment)
     score = max_score = None
     if outcome["status"] != FAILED:
-        # What the judge has written needs no validating.
-        notebook = nbformat.from_dict(json.loads(outcome["notebook"])) if outcome["notebook"] else None
+        notebook = nbformat.reads(outcome["notebook"], as_version=4) if outcome["notebook"] else None
         comments = outcome.get("comments", {})
         score, max_score = writer.write(task.student, task.assignment, notebook, comments, timestamp)
     # From here on until the new record is there, an old one would claim that all is as it says.
