@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import codecs
 import difflib
-import functools
 import json
 import os
 import re
@@ -48,9 +47,6 @@ SIMILAR, SIMILAR_IN_PLACE = 0.6, 0.3
 
 #: Texts longer than this, and notebooks of more cells, are not compared for similarity, which takes quadratic time.
 MAX_COMPARED, MAX_CELLS_COMPARED = 20_000, 400
-
-#: What was found out about texts that are no longer than this is remembered.
-MAX_KEPT = 10_000
 
 
 class IntakeError(ValueError):
@@ -684,12 +680,6 @@ def _text(cell: NotebookNode) -> str:
 
 
 def _normal(text: str) -> str:
-    return (_stripped if len(text) <= MAX_KEPT else _stripped.__wrapped__)(text)
-
-
-@functools.lru_cache(maxsize=1000)
-def _stripped(text: str) -> str:
-    """Without spaces at the ends of lines; remembered, since most cells are the course's own."""
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
