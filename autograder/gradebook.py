@@ -1,7 +1,7 @@
 """The one writer to nbgrader's gradebook: each submission in one transaction, through nbgrader's own preprocessors.
 
 nbgrader opens the gradebook anew and commits after every cell; ended in between, it leaves half a submission. Here its
-commits only flush, and what was written for a submission becomes visible at once or not at all.
+commits do nothing, and what was written for a submission becomes visible at once or not at all.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ BUSY_SECONDS = 60
 
 
 class _Session(Session):
-    """A session whose commits wait for :meth:`finish`."""
+    """A session whose commits wait for :meth:`finish`: until then each query sees what was added before it."""
 
     def commit(self) -> None:
-        self.flush()
+        """Nothing, of which there is much: nbgrader commits after each cell, and each time all rows are looked through."""
 
     def finish(self) -> None:
         super().commit()

@@ -291,14 +291,14 @@ def seed_generators() -> None:
 def answer_requests(descriptor: int, namespace: dict) -> None:
     """Answer the requests that arrive on a socket until there are no more; one message of Jupyter's for many questions.
 
-    A request is two numbers, its own and its length, and a text of ``transformer_lab.driver``; so is the answer, which is
-    empty where there is none. A request without text is the last one.
+    A request is two numbers, its own and its length, and bytes of ``transformer_lab.driver``; so is the answer, which is
+    empty where there is none. A request without bytes is the last one.
     """
     from transformer_lab import driver
 
     while (request := receive(descriptor)) is not None and request[1]:
         try:
-            answer = driver.answer(namespace, request[1].decode()).encode()
+            answer = bytes(memoryview(driver.answer(namespace, request[1])))
         except BaseException:  # as a KeyboardInterrupt is, of the learner's or of the grader's
             answer = b""
         left = memoryview(struct.pack("!II", request[0], len(answer)) + answer)

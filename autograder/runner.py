@@ -7,18 +7,18 @@ import functools
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from autograder import diagnose, recreates, registry, settings, stand_ins
+from autograder import diagnose, recall, recreates, registry, settings, stand_ins
 from autograder.compare import CheckFailed
 from autograder.diagnose import Diagnosis
 from autograder.reasons import Reason, of_error
-from autograder.student import FILE_ERRORS, Student, StudentError, as_student
+from autograder.student import FILE_ERRORS, RemoteStudent, Student, StudentError, as_student
 from transformer_lab.cells import Cell
 
 #: Asks a student's setting what it is; it has no widths of its own.
@@ -174,24 +174,34 @@ def _try(student: Student, checks: list[registry.Check], seed: int | bytes) -> _
         rerun = _rerun(check, seed)
         began, start, message = time.perf_counter(), len(student.transcript), trial.stopped
         if not trial.stopped:
-            reason = ""
-            try:
-                rerun(student)
-            except CheckFailed as failure:
-                message, reason = str(failure), Reason.WRONG
-            except StudentError as error:
-                message = _error_message(check.piece, error)
-                reason = of_error(check.piece, error.type_name, error.message)
-                if error.type_name in STOPPED:
-                    trial.stopped = f"Not run: {message}"
-            except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
-                detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-                message = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
-                reason = Reason.BAD_ANSWER
+            judged = functools.partial(_said, check, rerun)
+            if isinstance(student, RemoteStudent) and not check.file:
+                said = recall.said(student, _key(check), seed, judged)
+            else:
+                said = judged(student)
+            message, reason = said.message, said.reason
+            if said.ends:
+                trial.stopped = f"Not run: {message}"
         trial.attempts.append(diagnose.Attempt(rerun, student.transcript[start:], bool(message)))
         trial.outcomes.append((message, time.perf_counter() - began, str(reason)))
     del student.transcript[:]
     return trial
+
+
+def _said(check: registry.Check, rerun: Callable[[Student], None], student: Student) -> recall.Said:
+    """Run a check and put in words how it ended."""
+    try:
+        rerun(student)
+    except CheckFailed as failure:
+        return recall.Said(str(failure), Reason.WRONG)
+    except StudentError as error:
+        reason = of_error(check.piece, error.type_name, error.message)
+        return recall.Said(_error_message(check.piece, error), reason, error.type_name in STOPPED)
+    except Exception as error:  # plain data of an unexpected kind: whatever a kernel may answer
+        detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        sentence = f"What `{check.piece}` gave cannot be compared with what was expected ({detail})."
+        return recall.Said(sentence, Reason.BAD_ANSWER)
+    return recall.Said()
 
 
 def _run_piece(
@@ -246,7 +256,7 @@ def _freed(
     piece, terms, orders = checks[0].piece, [], [stand_ins.NOTHING]
 
     def tried(further: dict, helpers: Sequence[str] = ()) -> _Trial:
-        student.setting = stand_ins.setting(helpers, further)
+        student.setting = stand_ins.Setting(tuple(helpers), further)
         return _try(student, checks, seed)
 
     complaints = (" has no ", " is no parameter")
@@ -275,7 +285,7 @@ def _freed(
         terms.append(stand_ins.by_order_sentence(piece, missing[0]))
     if helpers:
         terms.append(stand_ins.sentence(piece, helpers, best.failed))
-    student.setting = stand_ins.setting(helpers, order) if terms else None
+    student.setting = stand_ins.Setting(tuple(helpers), order) if terms else None
     return best, terms
 
 
@@ -325,7 +335,7 @@ def _lost(student: Student) -> bool:
 
 def _note(student: Student, piece: str, attempts: list[diagnose.Attempt], cells: Sequence[Cell] | None) -> str:
     """The note on a built-in that the piece uses; the first request that each check saw answered may be traced."""
-    answered = ([e.request for e in attempt.exchanges if e.wanted is not None] for attempt in attempts)
+    answered = ([e.request for e in attempt.exchanges if e.error is None] for attempt in attempts)
     requests = [own[0] for own in answered if own]
     return recreates.note(student, piece, requests, cells, right=not any(attempt.failed for attempt in attempts))
 
@@ -347,8 +357,12 @@ def _rerun(check: registry.Check, seed: int | bytes):
 
 
 def _run_check(check: registry.Check, seed: int | bytes, student) -> None:
-    key = f"{check.chapter}/{check.piece}" + ("" if check.file else f"/{check.name}")
-    check.function(student, random_for(seed, key))
+    check.function(student, random_for(seed, _key(check)))
+
+
+def _key(check: registry.Check) -> str:
+    """The name of a check in the whole course, by which its inputs are drawn. Checks of one file draw the same."""
+    return f"{check.chapter}/{check.piece}" + ("" if check.file else f"/{check.name}")
 
 
 def _error_message(piece: str, error: StudentError) -> str:

@@ -7,13 +7,12 @@ PyTorch has none, it is plain data: the numbers that the helper should return fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from autograder import registry
 from transformer_lab import builtin
-
-Setting = Callable[[dict], dict]
 
 #: What a request is sent with besides: nothing, or that parameters of other names are set by their order.
 NOTHING: dict = {}
@@ -30,14 +29,16 @@ def before(piece: str) -> list[tuple[str, int]]:
     return [(name, order[name]) for name in earlier if name in _TABLES or hasattr(builtin, name)]
 
 
-def setting(names: Sequence[str], further: dict) -> Setting:
+@dataclass(frozen=True)
+class Setting:
     """What to send with a request, beside ``further``, so that the pieces called ``names`` are right ones in it."""
 
-    def made(request: dict) -> dict:
-        found = {name: _TABLES[name](request) if name in _TABLES else None for name in names}
-        return further | ({"stand_ins": found} if found else {})
+    names: tuple[str, ...]
+    further: dict
 
-    return made
+    def __call__(self, request: dict) -> dict:
+        found = {name: _TABLES[name](request) if name in _TABLES else None for name in self.names}
+        return self.further | ({"stand_ins": found} if found else {})
 
 
 def by_order_sentence(piece: str, missing: str) -> str:

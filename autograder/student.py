@@ -8,6 +8,7 @@ the same arrays.
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
 import itertools
 import os
@@ -39,7 +40,7 @@ __all__ = [
 
 #: A response larger than this is refused before it is decoded. Checks ask for thousands of numbers, and a kernel's message
 #: beyond twice this is not even received (autograder.sandbox.MAX_MESSAGE_BYTES).
-MAX_RESPONSE_CHARACTERS = 8_000_000
+MAX_RESPONSE_BYTES = 8_000_000
 
 #: A file beside the notebook that is larger than this is not opened, unless a check asks for less.
 MAX_FILE_BYTES = 50_000_000
@@ -73,7 +74,7 @@ class Exchange:
 
 
 class Student:
-    """A learner's pieces behind one verb. Subclasses say how a request travels (``_exchange``).
+    """A learner's pieces behind one verb. Subclasses say how a request travels (``exchange``).
 
     ``folder`` is where the files lie that are handed in beside the notebook; None where there are none to be looked for.
     """
@@ -201,7 +202,7 @@ class Student:
         """Send one request as it stands and keep it, with the answer, in ``transcript``."""
         try:
             setting = self.setting(request) if self.setting else {}
-            wanted = self._read(self._exchange(driver.dumps(request | setting)), request["want"])
+            wanted = self.read(self.exchange(driver.dumps(request | setting)), request["want"])
         except StudentError as error:
             self.transcript.append(Exchange(request, None, error))
             raise
@@ -209,11 +210,12 @@ class Student:
         return wanted
 
     @staticmethod
-    def _read(text: str, wants: list[str]) -> dict:
+    def read(answer: bytes, wants: list[str]) -> dict:
+        """The wanted values in an answer; StudentError where it holds an error, or nothing of the kind."""
         try:
-            if len(text) > MAX_RESPONSE_CHARACTERS:
+            if len(answer) > MAX_RESPONSE_BYTES:
                 raise ValueError("too large")
-            response = driver.loads(text)
+            response = driver.loads(answer)
             error = response.get("error")
             if error is not None:
                 raise StudentError(*(str(error[key])[:500] for key in ("type", "message", "where")))
@@ -231,7 +233,8 @@ class Student:
         """Within it, requests may travel in a quicker way where there is one."""
         yield
 
-    def _exchange(self, request: str) -> str:
+    def exchange(self, request: bytes) -> bytes:
+        """The answer to a request, both as ``transformer_lab.driver`` has them; StudentError where there comes none."""
         raise NotImplementedError
 
 
@@ -252,7 +255,7 @@ class LocalStudent(Student):
         super().__init__(folder)
         self.namespace, self.seconds = namespace, seconds
 
-    def _exchange(self, request: str) -> str:
+    def exchange(self, request: bytes) -> bytes:
         with _time_limit(self.seconds):
             return driver.answer(self.namespace, request)
 
@@ -299,28 +302,29 @@ class RemoteStudent(Student):
                     if self._reply(self.kernel.client, talk.message, self.GRACE_SECONDS) is None:
                         self._interrupt(talk.message)
 
-    def _exchange(self, request: str) -> str:
+    def exchange(self, request: bytes) -> bytes:
         if self._talking and not self.lost and getattr(self.kernel, "channel", None) is not None:
             return self._ask(request)
         client = self.kernel.client
-        call = f"__import__('transformer_lab.driver', fromlist=['answer']).answer(globals(), {request!r})"
+        text = base64.b64encode(request).decode("ascii")
+        call = f"__import__('transformer_lab.driver', fromlist=['answer']).answer_in_base64(globals(), {text!r})"
         message = client.execute("", silent=True, store_history=False, user_expressions={"answer": call})
         reply = self._reply(client, message, self.seconds)
         if reply is None:
             raise self._interrupt(message)
         try:
             text = reply["content"]["user_expressions"]["answer"]["data"]["text/plain"]
-            if len(text) > MAX_RESPONSE_CHARACTERS:
+            if len(text) > MAX_RESPONSE_BYTES:
                 raise ValueError("too large")
-            return str(ast.literal_eval(text))
+            return base64.b64decode(ast.literal_eval(text), validate=True)
         except Exception:
             raise StudentError("BadAnswer", NO_ANSWER) from None
 
-    def _ask(self, request: str) -> str:
+    def _ask(self, request: bytes) -> bytes:
         """Ask on the kernel's channel, which is given up as soon as anything there is not as it should be."""
         talk = self._talk = self._talk or _Talk(self.kernel)
         try:
-            answer = talk.ask(request.encode(), self.seconds)
+            answer = talk.ask(request, self.seconds)
         except StudentError:
             self.lost = True
             raise
@@ -334,13 +338,9 @@ class RemoteStudent(Student):
             if not talk.ended and self._reply(self.kernel.client, talk.message, self.seconds) is None:
                 raise self._interrupt(talk.message) from None
             answer = b""
-        try:
-            text = answer.decode()
-        except ValueError:
-            text = ""
-        if not text:
+        if not answer:
             raise StudentError("BadAnswer", NO_ANSWER)
-        return text
+        return answer
 
     def _interrupt(self, message: str) -> StudentError:
         """Interrupt what runs in the kernel: the error of a call that took too long, whether it then stopped or not."""
@@ -393,7 +393,7 @@ class _Talk:
         self.kernel.channel.settimeout(seconds)
         self.kernel.channel.sendall(self.HEAD.pack(self.number, len(request)) + request)
         number, length = self.HEAD.unpack(self._receive(self.HEAD.size, deadline))
-        if number != self.number or length > MAX_RESPONSE_CHARACTERS:
+        if number != self.number or length > MAX_RESPONSE_BYTES:
             raise ValueError("no answer")
         return self._receive(length, deadline)
 

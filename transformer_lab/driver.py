@@ -1,8 +1,8 @@
 """Run one piece on plain data and give plain data back.
 
-The same function serves a namespace in this process and a learner's kernel in a sandbox: a request goes in as text, a
-response comes out as text. Everything travels as JSON, an array as its type, its shape and its numbers in base64; nothing
-is pickled.
+The same function serves a namespace in this process and a learner's kernel in a sandbox: a request goes in as bytes, a
+response comes out as bytes. Everything travels as JSON, an array as its type, its shape and the place of its numbers, which
+follow the JSON as they lie in memory; nothing is pickled.
 
 A request is a dictionary
 
@@ -27,6 +27,7 @@ import math
 import os
 import random
 import re
+import struct
 import sys
 import traceback
 import types
@@ -154,11 +155,14 @@ class Strided:
         self.array = array
 
 
-# ---------------------------------------------------------------------------------------------- plain data and text
+# --------------------------------------------------------------------------------------------- plain data and bytes
 
 
 def encode(value: Any) -> Any:
-    """``value`` as something that ``json.dumps`` takes. Tensors become arrays; what is no plain data becomes Opaque."""
+    """``value`` as JSON has it, but for the numbers of arrays, which are bytes.
+
+    Tensors become arrays; what is no plain data becomes Opaque.
+    """
     if type(value) in _PLAIN or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
@@ -187,49 +191,67 @@ def encode(value: Any) -> Any:
     return {"opaque": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
-def decode(value: Any) -> Any:
-    """The inverse of :func:`encode`; tuples come back as lists, arrays as NumPy arrays. ValueError on anything else."""
+def decode(value: Any, numbers: bytes | memoryview = b"") -> Any:
+    """The inverse of :func:`encode`; tuples come back as lists, arrays as NumPy arrays. ValueError on anything else.
+
+    An array holds its numbers, or says where among ``numbers`` they begin.
+    """
     try:
-        return _decode(value)
+        return _decode(value, numbers)
     except (TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise ValueError("not plain data") from error
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: Any, numbers: bytes | memoryview) -> Any:
     if type(value) in _PLAIN:  # and of no other class is what JSON gives
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((kind, content),) = value.items()
         if kind == "array":
-            return _array(content)
+            return _array(content, numbers)
         if kind == "dict":
-            return {str(key): _decode(item) for key, item in content}
+            return {str(key): _decode(item, numbers) for key, item in content}
         if kind == "list":
-            return [_decode(item) for item in content]
+            return [_decode(item, numbers) for item in content]
         if kind == "probe":
             probe_kind, name, arrays = content
-            return Probe(probe_kind, name, *[_decode(array) for array in arrays])
+            return Probe(probe_kind, name, *[_decode(array, numbers) for array in arrays])
         if kind == "same" and isinstance(content, int):
             return Same(content)
         if kind == "strided":
-            return Strided(_decode(content))
+            return Strided(_decode(content, numbers))
         if kind == "opaque":
             return Opaque(str(content))
     raise ValueError("not plain data")
 
 
-def dumps(value: Any) -> str:
-    """``value`` as text: JSON in base64."""
-    return base64.b64encode(json.dumps(encode(value)).encode()).decode("ascii")
+#: What comes first: the length of the JSON, behind which the numbers of all arrays lie one after another.
+_HEAD = struct.Struct("!I")
 
 
-def loads(text: str) -> Any:
-    """The inverse of :func:`dumps`; ValueError for a text that is nothing of the kind."""
+def dumps(value: Any) -> bytes:
+    """``value`` as bytes: JSON, and behind it the numbers of its arrays."""
+    parts: list[bytes] = []
+    end = 0
+
+    def place(numbers: bytes) -> int:
+        nonlocal end
+        parts.append(numbers)
+        end += len(numbers)
+        return end - len(numbers)
+
+    text = json.dumps(encode(value), default=place).encode()
+    return b"".join([_HEAD.pack(len(text)), text, *parts])
+
+
+def loads(data: bytes) -> Any:
+    """The inverse of :func:`dumps`; ValueError for bytes that are nothing of the kind."""
     try:
-        value = json.loads(base64.b64decode(text, validate=True))
-    except RecursionError as error:
+        end = _HEAD.size + _HEAD.unpack_from(data)[0]
+        value = json.loads(data[_HEAD.size : end])
+    except (struct.error, RecursionError) as error:
         raise ValueError("not plain data") from error
-    return decode(value)
+    return decode(value, memoryview(data)[end:])
 
 
 def cotangent(shape: tuple[int, ...]) -> np.ndarray:
@@ -242,15 +264,18 @@ _KINDS = "biufc"
 _PLAIN = {type(None), bool, int, float, str}
 
 
-def _array(content: list) -> np.ndarray:
+def _array(content: list, numbers: bytes | memoryview) -> np.ndarray:
     """The inverse of :func:`_plain_array`; only when as many numbers are there as the shape says."""
-    kind, shape, text = content
+    kind, shape, place = content
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError("not plain data")
-    dtype, numbers = _dtype(kind), base64.b64decode(text, validate=True)
-    if len(numbers) != math.prod(shape) * dtype.itemsize:
+    dtype = _dtype(kind)
+    length = math.prod(shape) * dtype.itemsize
+    if type(place) is int and place >= 0:
+        place = numbers[place : place + length]
+    if not isinstance(place, (bytes, memoryview)) or len(place) != length:
         raise ValueError("not plain data")
-    return np.frombuffer(numbers, dtype).reshape(shape).copy()
+    return np.frombuffer(place, dtype).reshape(shape).copy()
 
 
 @functools.lru_cache(maxsize=100)
@@ -262,14 +287,14 @@ def _dtype(kind: Any) -> np.dtype:
 
 def _plain_array(array: np.ndarray) -> list:
     """Type, shape and numbers. NumPy's ``.npy`` says the same, but its header, read as Python, takes most of the time."""
-    return [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode("ascii")]
+    return [array.dtype.str, list(array.shape), array.tobytes()]
 
 
 # --------------------------------------------------------------------------------------------------------- the run
 
 
-def answer(namespace: Any, request: str) -> str:
-    """Run the request, a text of :func:`dumps`, on ``namespace``, any object or dictionary of pieces; respond in text.
+def answer(namespace: Any, request: bytes) -> bytes:
+    """Run the request, made by :func:`dumps`, on ``namespace``, any object or dictionary of pieces; respond in the same way.
 
     An exception of the piece is part of the response, never raised.
     """
@@ -279,6 +304,11 @@ def answer(namespace: Any, request: str) -> str:
             return dumps({"wanted": _tensors_only(run(namespace, question))})
     except (Exception, SystemExit) as error:
         return dumps({"error": describe(error)})
+
+
+def answer_in_base64(namespace: Any, request: str) -> str:
+    """:func:`answer` for where only text can pass, as in Jupyter's messages."""
+    return base64.b64encode(answer(namespace, base64.b64decode(request))).decode("ascii")
 
 
 @torch.enable_grad()  # a learner's cell may have turned gradients off

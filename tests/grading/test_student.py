@@ -175,7 +175,8 @@ def test_a_kernel_that_lies_gives_no_answer(kernel):
     for lie in (
         "__import__('transformer_lab.driver').driver.answer = lambda *a: 'nonsense'",
         "__import__('transformer_lab.driver').driver.answer = lambda *a: __import__('pickle').dumps(print)",
-        "__import__('transformer_lab.driver').driver.answer = lambda *a: 'e30='",
+        "__import__('transformer_lab.driver').driver.answer = lambda *a: b'\\0\\0\\0\\2{}'",
+        "__import__('transformer_lab.driver').driver.answer_in_base64 = lambda *a: 'no base64!'",
     ):
         assert run_cell(kernel, lie, 10, 1000).stopped == ""
         with pytest.raises(StudentError) as error:

@@ -215,15 +215,19 @@ TECHNIQUES = [
         "Answers with JSON that is nested without end, with numbers of many digits, with arrays that lie about their size.",
         "Answers are bounded in size, and decoded into plain data or refused.",
         """
-        import base64, itertools
+        import itertools, struct
         import transformer_lab.driver as driver
         lies = itertools.cycle([
             b"[" * 100_000, b'{"dict": ' * 5_000, b'{"wanted": ' + b"9" * 10_000 + b"}", b"\\xff\\xfe", b"NaN", b"",
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1000000000], ""]}]]}]]}',
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["|O8", [1], "AAAAAAAAAAA="]}]]}]]}',
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [-1, -1], "AAAAAA=="]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1000000000], 0]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1], 4000000000]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["|O8", [1], 0]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [-1, -1], 0]}]]}]]}',
         ])
-        driver.answer = lambda *a: base64.b64encode(next(lies)).decode()
+        def answer(*arguments):
+            lie = next(lies)
+            return struct.pack("!I", len(lie)) + lie + bytes(8)
+        driver.answer = answer
         """,
     ),
     Technique(

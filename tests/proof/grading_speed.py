@@ -203,7 +203,7 @@ def compare(kind: str, number: int, workers: int, folder: Path) -> list[dict[str
 def code() -> list[Path]:
     """The files that are there for the sake of speed."""
     root = pieces.COURSE_ROOT
-    names = ("gradebook", "kernel_app", "kernel_main", "loaded", "parent", "pool", "quick_start")
+    names = ("gradebook", "kernel_app", "kernel_main", "loaded", "parent", "pool", "quick_start", "recall")
     return [Path(__file__), *(root / "autograder" / f"{name}.py" for name in names)]
 
 
