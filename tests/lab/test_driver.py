@@ -227,7 +227,15 @@ def test_of_any_bytes_comes_plain_data_or_a_refusal(data, length):
 
 
 def test_a_request_can_go_as_text():
-    request = {"piece": "f", "inputs": [np.eye(2)], "kwargs": {}, "init": None, "state": None, "mode": "eval", "seed": 0}
+    request = {
+        "piece": "f",
+        "inputs": [np.eye(2)],
+        "kwargs": {},
+        "init": None,
+        "state": None,
+        "mode": "eval",
+        "seed": 0,
+    }
     asked = driver.dumps(request | {"want": ["output"]})
     text = driver.answer_in_base64({"f": torch.neg}, base64.b64encode(asked).decode())
     assert base64.b64decode(text) == driver.answer({"f": torch.neg}, asked)
