@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -252,6 +253,7 @@ def grade(
     from autograder.course import Course, CourseError
     from autograder.sandbox import Limits, SandboxError, unenforced_limits
 
+    gc.freeze()  # what is loaded stays: the collections of a long run needn't go through it
     limits = Limits(cell_seconds=cell_seconds, notebook_seconds=notebook_seconds, memory_bytes=int(memory * 2**30))
     if sandbox == "none":
         err.print("[bold red]No sandbox:[/] learners' code runs as you, with your files and your network.")

@@ -36,8 +36,14 @@ PRELOAD = (
     *("IPython.core.completer", "IPython.core.interactiveshell", "matplotlib_inline", "zmq.eventloop.zmqstream"),
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "IPython.utils.wildcard", "encodings.utf_16_be", "faulthandler", "pdb"),
-    *("stack_data", "executing", "asttokens", "pure_eval"),
-    *("torch.overrides:get_overridable_functions", "numpy.random", "secrets", "tornado.platform.asyncio"),
+    # The third is what PyTorch's own encoder imports when it is first called, and with it half a thousand modules.
+    *(
+        "torch.overrides:get_overridable_functions",
+        "numpy.random",
+        "torch.fx.experimental.symbolic_shapes",
+        "secrets",
+        "tornado.platform.asyncio",
+    ),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.font_manager", "matplotlib.colorbar"),
 )
 

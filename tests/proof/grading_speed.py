@@ -36,7 +36,7 @@ ASSIGNMENTS = ("02_positional_encoding", "03_attention", "04_multi_head")
 #: The time limit of a cell, for both graders: nbgrader's own. Ours would be 60 seconds; loops would cost more.
 CELL_SECONDS = 30
 #: How often a grader's memory is looked at, in seconds: looking at all of its processes takes a twentieth of a second.
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 5.0
 #: Kinds of samples that run into a limit, and kinds with which a learner tries to get points for nothing.
 LOOPING, HOSTILE = ("endless-cell", "endless-loop"), ("patched-tests", "skipped-tests")
 NBGRADER, OURS = "nbgrader autograde", "autograder grade"

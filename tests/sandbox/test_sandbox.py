@@ -22,7 +22,9 @@ from nbclient import NotebookClient
 
 from autograder import cgroups, enclosure, parent, sandbox
 from autograder.enclosure import RunDirectory, Way
+from autograder.judge import checked_piece
 from autograder.sandbox import Limits, SandboxError
+from transformer_lab.cells import SKIP_TAG, read_notebook
 
 BUILTIN = "transformer_lab.builtin"
 ROOT = Path(__file__).resolve().parents[2]
@@ -480,6 +482,22 @@ def test_loading_ahead_computes_nothing():
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("chapter", sorted(path.stem for path in (ROOT / "solutions").glob("*.md")))
+def test_what_a_notebook_of_the_course_imports_is_loaded_ahead(chapter):
+    """What each kernel of a class would have to import costs a class of hundreds minutes."""
+    cells = [cell for cell in read_notebook(ROOT / f"solutions/{chapter}.md").cells if cell.cell_type == "code"]
+    sources = [
+        cell.source
+        for cell in cells
+        if SKIP_TAG not in (cell.metadata.get("tags") or []) and checked_piece(cell) is None
+    ]
+    with sandbox.start(LIMITS) as kernel:
+        before = set(value(kernel, "list(sys.modules)", before="import sys"))
+        assert [output for source in sources if (output := run(kernel, source))[0] != "ok"] == []
+        new = set(value(kernel, "list(sys.modules)")) - before
+    assert len(new) <= 3, sorted(new)
 
 
 # ------------------------------------------------------------------------------------------------- it changes nothing
