@@ -1,8 +1,8 @@
 """Run one piece on plain data and give plain data back.
 
 The same function serves a namespace in this process and a learner's kernel in a sandbox: a request goes in as bytes, a
-response comes out as bytes. Everything travels as JSON, an array as its type, its shape and the place of its numbers, which
-follow the JSON as they lie in memory; nothing is pickled.
+response comes out as bytes. Everything travels as JSON, an array as its type and its shape; behind the JSON follow the numbers
+of all arrays as they lie in memory, in the same order. Nothing is pickled.
 
 A request is a dictionary
 
@@ -21,6 +21,7 @@ import base64
 import contextlib
 import functools
 import inspect
+import io
 import json
 import linecache
 import math
@@ -191,18 +192,19 @@ def encode(value: Any) -> Any:
     return {"opaque": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
-def decode(value: Any, numbers: bytes | memoryview = b"") -> Any:
+def decode(value: Any, numbers: bytes = b"") -> Any:
     """The inverse of :func:`encode`; tuples come back as lists, arrays as NumPy arrays. ValueError on anything else.
 
-    An array holds its numbers, or says where among ``numbers`` they begin.
+    An array that does not hold its numbers has the next of ``numbers``: so no array can have those of another, and a short
+    text can't become a large one.
     """
     try:
-        return _decode(value, numbers)
+        return _decode(value, io.BytesIO(numbers))
     except (TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise ValueError("not plain data") from error
 
 
-def _decode(value: Any, numbers: bytes | memoryview) -> Any:
+def _decode(value: Any, numbers: io.BytesIO) -> Any:
     if type(value) in _PLAIN:  # and of no other class is what JSON gives
         return value
     if isinstance(value, dict) and len(value) == 1:
@@ -231,17 +233,9 @@ _HEAD = struct.Struct("!I")
 
 def dumps(value: Any) -> bytes:
     """``value`` as bytes: JSON, and behind it the numbers of its arrays."""
-    parts: list[bytes] = []
-    end = 0
-
-    def place(numbers: bytes) -> int:
-        nonlocal end
-        parts.append(numbers)
-        end += len(numbers)
-        return end - len(numbers)
-
-    text = json.dumps(encode(value), default=place).encode()
-    return b"".join([_HEAD.pack(len(text)), text, *parts])
+    numbers: list[bytes] = []
+    text = json.dumps(encode(value), default=numbers.append).encode()  # which leaves null in their place
+    return b"".join([_HEAD.pack(len(text)), text, *numbers])
 
 
 def loads(data: bytes) -> Any:
@@ -251,7 +245,7 @@ def loads(data: bytes) -> Any:
         value = json.loads(data[_HEAD.size : end])
     except (struct.error, RecursionError) as error:
         raise ValueError("not plain data") from error
-    return decode(value, memoryview(data)[end:])
+    return decode(value, data[end:])
 
 
 def cotangent(shape: tuple[int, ...]) -> np.ndarray:
@@ -264,18 +258,18 @@ _KINDS = "biufc"
 _PLAIN = {type(None), bool, int, float, str}
 
 
-def _array(content: list, numbers: bytes | memoryview) -> np.ndarray:
+def _array(content: list, numbers: io.BytesIO) -> np.ndarray:
     """The inverse of :func:`_plain_array`; only when as many numbers are there as the shape says."""
-    kind, shape, place = content
+    kind, shape, own = content
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError("not plain data")
     dtype = _dtype(kind)
     length = math.prod(shape) * dtype.itemsize
-    if type(place) is int and place >= 0:
-        place = numbers[place : place + length]
-    if not isinstance(place, (bytes, memoryview)) or len(place) != length:
+    if own is None:
+        own = numbers.read(length)
+    if type(own) is not bytes or len(own) != length:
         raise ValueError("not plain data")
-    return np.frombuffer(place, dtype).reshape(shape).copy()
+    return np.frombuffer(own, dtype).reshape(shape).copy()
 
 
 @functools.lru_cache(maxsize=100)

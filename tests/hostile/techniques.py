@@ -219,10 +219,10 @@ TECHNIQUES = [
         import transformer_lab.driver as driver
         lies = itertools.cycle([
             b"[" * 100_000, b'{"dict": ' * 5_000, b'{"wanted": ' + b"9" * 10_000 + b"}", b"\\xff\\xfe", b"NaN", b"",
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1000000000], 0]}]]}]]}',
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1], 4000000000]}]]}]]}',
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["|O8", [1], 0]}]]}]]}',
-            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [-1, -1], 0]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [1000000000], null]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"list": [' + b'{"array": ["<f4", [1, 2], null]},' * 99 + b"0]}]]}]]}",
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["|O8", [1], null]}]]}]]}',
+            b'{"dict": [["wanted", {"dict": [["output", {"array": ["<f4", [-1, -1], null]}]]}]]}',
         ])
         def answer(*arguments):
             lie = next(lies)
