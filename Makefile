@@ -6,7 +6,7 @@ BIN    := $(CURDIR)/$(VENV)/bin
 COURSE := build/course
 BOOK   := build/book/_build/html/index.html
 # One worker per processor; tests that share an expensive fixture share a worker.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --durations 20
 
 # nbgrader starts programs by name.
 export PATH := $(BIN):$(PATH)

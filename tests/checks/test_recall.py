@@ -41,7 +41,7 @@ def judged(student, piece, seed=0):
     return [replace(result, seconds=0.0) for result in runner.run_checks(student, piece=piece, seed=seed, cells=[])]
 
 
-PIECES = ("softmax", "TransformerEmbedding", "MultiHeadAttention", "Residual", "greedy_decode")
+PIECES = ("softmax", "TransformerEmbedding", "SelfAttention", "Residual", "greedy_decode")
 
 
 @pytest.mark.parametrize("piece", PIECES)
