@@ -5,8 +5,8 @@ VENV   := .venv
 BIN    := $(CURDIR)/$(VENV)/bin
 COURSE := build/course
 BOOK   := build/book/_build/html/index.html
-# One worker per processor; tests that share an expensive fixture share a worker.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --durations 20
+# One worker per processor; tests that share an expensive fixture share a worker. tests/conftest.py says what comes first.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder --durations 20
 
 # nbgrader starts programs by name.
 export PATH := $(BIN):$(PATH)

@@ -23,6 +23,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -426,25 +427,32 @@ def statements(code: str) -> list[list[str]]:
 
 def repeats(solutions: list[str], text: str) -> str:
     """The first three consecutive statements of one of ``solutions`` (all of a shorter one) in ``text``, or nothing."""
-    wanted = statements(text)
-    return next(filter(None, (_common_run(statements(solution), wanted) for solution in solutions)), "")
-
-
-def _common_run(solution: list[list[str]], text: list[list[str]]) -> str:
-    """The first run of statements that both have, or nothing."""
-    length = min(_RUN, len(solution))
-    runs = {}
-    for start in range(len(solution) - length + 1):
-        run = solution[start : start + length]
-        if sum(map(len, run)) > _SHORT:
-            runs[_nameless(run)] = run
-    if not runs:
-        return ""
-    for start in range(len(text) - length + 1):
-        run = text[start : start + length]
-        if _nameless(run) in runs:
-            return "; ".join(" ".join(statement) for statement in run)
+    given = statements(text)
+    shown: dict[int, dict[tuple, list[list[str]]]] = {}  # the runs of the text, by their length
+    for solution in solutions:
+        length, wanted = _telling_runs(solution)
+        if not wanted:
+            continue
+        if length not in shown:
+            shown[length] = {}
+            for run in _runs(given, length):
+                shown[length].setdefault(_nameless(run), run)
+        found = next((run for name, run in shown[length].items() if name in wanted), None)
+        if found:
+            return "; ".join(" ".join(statement) for statement in found)
     return ""
+
+
+@cache
+def _telling_runs(solution: str) -> tuple[int, frozenset[tuple]]:
+    """How many statements of ``solution`` give it away, and every run of so many that is long enough to say something."""
+    given = statements(solution)
+    length = min(_RUN, len(given))
+    return length, frozenset(_nameless(run) for run in _runs(given, length) if sum(map(len, run)) > _SHORT)
+
+
+def _runs(given: list[list[str]], length: int) -> Iterator[list[list[str]]]:
+    return (given[start : start + length] for start in range(len(given) - length + 1))
 
 
 def _nameless(run: list[list[str]]) -> tuple:

@@ -11,8 +11,9 @@ import torch
 
 
 def pytest_configure(config):
-    # Many small tensors on few processors: threads would only wait for each other.
+    # Many small tensors on few processors: threads would only wait for each other, here and in the programs started.
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Tests grade their own submissions, on whatever host; tests/sandbox looks at what is enforced and what is not.
     os.environ.setdefault("AUTOGRADER_ACCEPT_UNENFORCED", "1")
     # Started in the background by a shell, this process ignores Ctrl-C, and so would all that it starts.
@@ -28,6 +29,10 @@ def pytest_configure(config):
 SHARED = {"book": "book", "test_feedback.py": "pages", "test_report.py": "pages"}
 
 
+#: Where a test comes: those of the book before all others, those of a piece's bank behind.
+PLACE = pytest.StashKey[tuple[bool, bool]]()
+
+
 def pytest_itemcollected(item):
     """With several workers, what shares something expensive runs in one: the book, a piece's bank, else file by file.
 
@@ -38,6 +43,12 @@ def pytest_itemcollected(item):
     piece = next((piece for piece in pieces if isinstance(piece, str)), None)
     group = SHARED.get(item.path.parent.name) or SHARED.get(item.path.name) or piece or str(item.path)
     item.add_marker(pytest.mark.xdist_group(group))
+    item.stash[PLACE] = (group != "book", group == piece)
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest first, the banks of the pieces last: small pieces of work, so that all workers end at one time."""
+    items.sort(key=lambda item: item.stash[PLACE])
 
 
 def pytest_collection_finish(session):

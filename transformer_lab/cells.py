@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,10 +61,11 @@ def read_notebook(path: Path):
 
     Raises ``ValueError`` with one sentence when the file cannot be read as a notebook.
     """
-    if path.suffix == ".md":
-        import jupytext  # learners have no .md files and may lack it
-    else:
-        import nbformat
+    with _without_grammars():
+        if path.suffix == ".md":
+            import jupytext  # learners have no .md files and may lack it
+        else:
+            import nbformat
 
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -78,6 +82,23 @@ def read_notebook(path: Path):
         raise ValueError(
             f"{path} cannot be read as a notebook ({detail}); open and save it once in Jupyter."
         ) from error
+
+
+@contextmanager
+def _without_grammars() -> Iterator[None]:
+    """Import ``nbformat`` in half a second instead of three, where Jupyter's server is installed.
+
+    It imports ``jsonschema``, which builds 39 grammars of internationalised addresses if ``rfc3987_syntax`` is there. No
+    notebook's schema has such an address.
+    """
+    spared = "rfc3987_syntax" not in sys.modules
+    if spared:
+        sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # importing it fails
+    try:
+        yield
+    finally:
+        if spared:
+            del sys.modules["rfc3987_syntax"]
 
 
 def read_cells(path: Path) -> list[Cell]:

@@ -21,6 +21,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,10 @@ def digest(path: Path) -> str:
 def stale(folder: Path = FOLDER, root: Path = COURSE_ROOT) -> list[str]:
     """One sentence for each result in ``folder`` that was made by other code than ``root`` holds now."""
     sentences = []
+    now = cache(lambda name: _digest_or_nothing(root / name))  # most files made several results
     for path in sorted(folder.glob("*.json")):
         result = load(path.stem, folder)
-        changed = [name for name, then in result.code.items() if _digest_or_nothing(root / name) != then]
+        changed = [name for name, then in result.code.items() if now(name) != then]
         if changed:
             sentences.append(f"{path.name} was made before {', '.join(changed)} changed; again: {result.command}")
     return sentences

@@ -147,10 +147,8 @@ def test_a_setting_that_is_no_share_is_one_sentence(course):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "judge",
-    [pytest.param(False, id="plain nbgrader", marks=pytest.mark.long), pytest.param(True, id="our judge in nbgrader")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("judge", [False, True], ids=["plain nbgrader", "our judge in nbgrader"])
 def test_nbgraders_own_command_obeys_the_same_setting(tmp_path, needs_sandbox, judge):
     course = lay_out(tmp_path)
     set_price(course, 0.5)

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from autograder import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +55,12 @@ def autograder(*arguments, cwd=ROOT):
     )
 
 
+def here(*arguments):
+    """The same in this process, which has PyTorch already."""
+    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
 def test_the_doubled_exponent_is_diagnosed(tmp_path):
     (tmp_path / "pe.py").write_text(DOUBLED)
     done = autograder("check", tmp_path / "pe.py")
@@ -64,13 +73,13 @@ def test_the_doubled_exponent_is_diagnosed(tmp_path):
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_variants_get_full_marks(tmp_path, name):
     (tmp_path / "pe.py").write_text(RIGHT[name])
-    done = autograder("check", tmp_path / "pe.py", "--seed", 7)
+    done = here("check", tmp_path / "pe.py", "--seed", 7)
     assert done.returncode == 0, done.stdout
     assert "8 of 8 points" in done.stdout
 
 
 def test_an_untouched_stub_fails_with_a_sentence_for_each_piece():
-    done = autograder("check", "notebooks/03_attention")
+    done = here("check", ROOT / "notebooks/03_attention")
     assert done.returncode == 1
     assert done.stdout.count("still raises NotImplementedError") == 3
     assert "0 of 20 points" in done.stdout
@@ -80,7 +89,7 @@ def test_json_is_json_whatever_the_cells_print(tmp_path):
     (tmp_path / "pe.py").write_text(
         "print('hello')\n" + DOUBLED.replace("    return pe", "    print('x')\n    return pe")
     )
-    done = autograder("check", tmp_path / "pe.py", "--json")
+    done = here("check", tmp_path / "pe.py", "--json")
     assert done.returncode == 1
     results = json.loads(done.stdout)
     assert {r["piece"] for r in results} == {"positional_encoding"}
@@ -113,7 +122,7 @@ def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence):
 
 def test_a_loop_without_end_is_stopped(tmp_path):
     (tmp_path / "s.py").write_text("def softmax(scores, dim=-1):\n    while True: pass\n")
-    done = autograder("check", tmp_path / "s.py", "--seconds", 1)
+    done = here("check", tmp_path / "s.py", "--seconds", 1)
     assert done.returncode == 1
     assert "no result after 1 seconds" in done.stdout
 

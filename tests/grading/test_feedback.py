@@ -491,7 +491,9 @@ def test_pages_are_made_quickly_and_in_a_pool(graded):
     assert all(page.exists() for page in pages)
 
 
-@pytest.mark.parametrize("ours", [False, True], ids=["stock template", "our exporter"])
+@pytest.mark.parametrize(
+    "ours", [pytest.param(False, marks=pytest.mark.long), True], ids=["stock template", "our exporter"]
+)
 def test_nbgraders_own_command_works_and_does_not_leak(graded, ours):
     command = [sys.executable, "-m", "nbgrader", "generate_feedback", CHAPTER, "--force"]
     if ours:
