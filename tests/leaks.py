@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -51,9 +52,11 @@ class Answers:
 
     runs: dict[tuple[str, ...], str] = field(default_factory=dict)
     bodies: dict[tuple[str, ...], str] = field(default_factory=dict)
+    known: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # what a block shows: answers and statements
 
     def add(self, source: str, where: str) -> None:
         """Protect what stands between the BEGIN and END SOLUTION lines of one cell."""
+        self.known.clear()
         inside = _solution_lines(source)
         if not inside:
             return
@@ -69,7 +72,12 @@ class Answers:
 
     def find(self, code: str, place: str) -> list[Leak]:
         """The leaks in one block of code, which need not be whole: what can be parsed is compared."""
-        leaks = []
+        if code not in self.known:
+            self.known[code] = self._shown(code)
+        return [Leak(owner, place, text) for owner, text in self.known[code]]
+
+    def _shown(self, code: str) -> list[tuple[str, str]]:
+        found = []
         for tree in parse_pieces(code):
             for _, body in _bodies(tree):
                 for sequence in _sequences(body):
@@ -78,8 +86,8 @@ class Answers:
                             form = normal_form(run, value=length < RUN)
                             owner = (self.runs if length == RUN else self.bodies).get(form)
                             if owner:
-                                leaks.append(Leak(owner, place, "\n".join(map(_header, run))))
-        return leaks
+                                found.append((owner, "\n".join(map(_header, run))))
+        return found
 
 
 def answers_of(sources: Iterable[Path]) -> Answers:
@@ -310,7 +318,7 @@ def _is_module(node: ast.AST) -> bool:
 
 def _header_tree(statement: ast.stmt) -> ast.stmt:
     """A copy of the statement; of a compound one, only its first line."""
-    copy = ast.parse(ast.unparse(statement)).body[0]
+    copy = ast.parse(_unparsed(statement)).body[0]
     for block in ("body", "orelse", "finalbody", "handlers"):
         if getattr(copy, block, None):
             setattr(copy, block, [])
@@ -318,7 +326,13 @@ def _header_tree(statement: ast.stmt) -> ast.stmt:
 
 
 def _header(statement: ast.stmt) -> str:
-    return ast.unparse(statement).splitlines()[0]
+    return _unparsed(statement).splitlines()[0]
+
+
+@lru_cache(maxsize=1000)
+def _unparsed(statement: ast.stmt) -> str:
+    """Each statement is looked at in several runs."""
+    return ast.unparse(statement)
 
 
 def _nodes(statement: ast.stmt) -> int:
