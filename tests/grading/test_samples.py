@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 CHAPTERS = tuple(sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.md")))
 ALL = samples.samples()
-SEEDS = (1, 20260301)
+SEEDS = (20260301,)  # tests/checks/test_bank.py tries many, in the long run
 
 #: What every chapter has an example of.
 KINDS = {"right-loops", "right-compact", "untouched"}

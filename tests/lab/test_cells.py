@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -15,6 +17,22 @@ from transformer_lab.cells import grade_id_of, is_test, lines_of, plain_python, 
 from .write_notebooks import answer, checked, code, markdown, notebook
 
 # ------------------------------------------------------------------------------------------------------- read_cells
+
+
+@pytest.mark.parametrize("suffix", [".ipynb", ".md"])
+def test_reading_a_notebook_builds_no_grammars_and_keeps_nobody_from_them(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_text(notebook(code("x = 1")) if suffix == ".ipynb" else "```{code-cell} ipython3\nx = 1\n```\n")
+    program = """
+import sys
+from pathlib import Path
+from transformer_lab.cells import read_cells
+print([cell.source for cell in read_cells(Path(sys.argv[1]))], "jsonschema" in sys.modules, "lark" in sys.modules)
+import rfc3987_syntax
+print("lark" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["['x = 1'] True False", "True"], done.stderr
 
 
 def test_numbers_count_all_cells_and_names_come_from_nbgrader(tmp_path):

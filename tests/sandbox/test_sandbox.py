@@ -37,6 +37,9 @@ def _available():
     reason = sandbox.why_unavailable()
     if reason is not None:
         pytest.fail(f"These tests need the sandbox. {reason}", pytrace=False)
+    for other in parent._warm.values():  # of other tests in this process; these look for the one that they start
+        other.close()
+    parent._warm.clear()
 
 
 @pytest.fixture(scope="module", params=["warm", "fresh"])
