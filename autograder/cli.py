@@ -248,9 +248,18 @@ def grade(
     if sandbox not in ("bubblewrap", "none"):
         raise Failure(f"--sandbox is bubblewrap or none, not {sandbox}.")
     pool.begin(sandboxed=sandbox == "bubblewrap")
+    from autograder.course import Course, CourseError
+
+    # What can be said of the folder is said before what takes seconds to load.
+    place = Course(course.resolve())
+    with _one_sentence(OSError):
+        for sentence in place.passed_over():
+            err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+        names = assignments or [name for name in place.assignments() if place.submissions(name)]
+    if not names:
+        raise Failure(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
     from autograder import feedback, report
     from autograder import grade as engine
-    from autograder.course import Course, CourseError
     from autograder.sandbox import Limits, SandboxError, unenforced_limits
 
     gc.freeze()  # what is loaded stays: the collections of a long run needn't go through it
@@ -260,16 +269,10 @@ def grade(
     else:
         for sentence in unenforced_limits():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
-    place = Course(course.resolve())
     records, kept, regraded = [], [], {}
-    for sentence in place.passed_over():
-        err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
     workers = workers or os.cpu_count() or 1
     made = pool.processes(limits.file_bytes if sandbox != "none" else None)
     with _one_sentence(CourseError, SandboxError, ValueError, OSError), pool.kept(made, workers) as executor:
-        names = assignments or [n for n in place.assignments() if place.submissions(n)]
-        if not names:
-            raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
         for name in names:
             with _progress(name) as (bar, progress):
 
