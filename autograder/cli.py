@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder import quick_start
+from autograder import quick_start, settings
 
 app = typer.Typer(
     add_completion=False,
@@ -250,14 +250,18 @@ def grade(
     pool.begin(sandboxed=sandbox == "bubblewrap")
     from autograder.course import Course, CourseError
 
-    # What can be said of the folder is said before what takes seconds to load.
+    # What is wrong with the folder is said before what takes seconds to load.
     place = Course(course.resolve())
-    with _one_sentence(OSError):
+    with _one_sentence(CourseError, ValueError, OSError):
         for sentence in place.passed_over():
             err.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
         names = assignments or [name for name in place.assignments() if place.submissions(name)]
-    if not names:
-        raise Failure(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
+        if not names:
+            raise CourseError(f"{course} holds no submission: they go to submitted/<student>/<assignment>/ in it.")
+        for name in names:
+            place.graded_base(name)
+        if builtin_costs is None:
+            builtin_costs = settings.builtin_costs(place.root)
     from autograder import feedback, report
     from autograder import grade as engine
     from autograder.sandbox import Limits, SandboxError, unenforced_limits

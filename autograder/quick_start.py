@@ -19,6 +19,7 @@ def leave_out_unused() -> None:
 
     ``jsonschema`` builds 39 grammars of internationalised addresses (RFC 3987) as soon as it is imported, which takes longer
     than PyTorch; a notebook's schema has no such format, and jsonschema does without where the package is missing.
+    ``transformer_lab.cells`` does the same for the import alone, in notebooks and pages, where the package may be wanted.
     """
     sys.modules.setdefault("rfc3987_syntax", ABSENT)  # type: ignore[arg-type]
 

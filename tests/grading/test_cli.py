@@ -110,6 +110,7 @@ def test_a_failed_cell_is_named(tmp_path):
         (("check", "README.md", "--piece", "sofmax"), "There are no checks for piece 'sofmax'"),
         (("check", "Makefile"), "is none of .ipynb, .md, .py"),
         (("grade", "--course", "nowhere"), "holds no submission"),
+        (("grade", "--course", "nowhere", "03_atention"), "no source for 03_atention; its assignments: none"),
         (("grade", "--sandbox", "docker"), "--sandbox is bubblewrap or none"),
     ],
 )
