@@ -339,9 +339,8 @@ def test_a_strange_file_does_not_stop_grading(tmp_path):
     assert b"MB are read" in contents["huge"]
 
 
-@pytest.mark.parametrize(
-    "judge", [False, pytest.param(True, marks=pytest.mark.long)], ids=["plain nbgrader", "our judge in nbgrader"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("judge", [False, True], ids=["plain nbgrader", "our judge in nbgrader"])
 def test_nbgraders_own_command_gives_the_same_points(tmp_path, needs_sandbox, judge):
     course = lay_out(tmp_path)
     shutil.rmtree(tmp_path / "submitted" / "bo")

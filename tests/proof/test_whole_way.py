@@ -263,14 +263,9 @@ def test_an_encoder_and_a_decoder_agree_with_the_reference(name, order, mine_of,
 
 # ------------------------------------------------------------------------------------------------------- in a kernel
 
-SHORT = "04_multi_head"  # two pieces of its own and one of an earlier chapter
 
-
-@pytest.mark.parametrize(
-    "stub",
-    [pytest.param(s, marks=[] if s.stem == SHORT else pytest.mark.long) for s in filled.STUBS],
-    ids=lambda stub: stub.stem,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("stub", filled.STUBS, ids=lambda stub: stub.stem)
 def test_the_visible_tests_pass_in_a_kernel(stub, folder_of, monkeypatch):
     monkeypatch.delenv(pieces.PIECES_VARIABLE, raising=False)
     path = folder_of("helpers") / stub.stem / stub.name
