@@ -1,6 +1,7 @@
 """The command line: exit statuses, one sentence for every mistake, and the diagnosis that a learner came for."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autograder import cli
+from autograder import cli, release, samples
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,6 +120,17 @@ def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence):
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_cannot_be_graded_is_said_before_anything_is_graded(tmp_path):
+    chapters = ["02_positional_encoding", "03_attention"]
+    release.write_source_course(tmp_path, [ROOT / "solutions" / f"{name}.md" for name in chapters])
+    shutil.copytree(ROOT / "notebooks" / chapters[0], tmp_path / "release" / chapters[0])
+    samples.write(tmp_path, ROOT / "notebooks", chapters)
+    done = autograder("grade", "--course", tmp_path)
+    assert done.returncode == 2
+    assert "03_attention is not released" in done.stderr
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_loop_without_end_is_stopped(tmp_path):
