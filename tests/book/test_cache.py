@@ -44,9 +44,13 @@ def test_an_edited_piece_redraws_its_figure_and_nothing_else_runs(small_book):
     assert "twice three is 60" in page_after
     assert pictures_after != pictures
 
-    solution.write_text(SOLUTION)  # back again: the outputs of before are still there
-    third, page_back, pictures_back = build()
+    third, page_again, pictures_again = build()
     assert executed(third) == 0
+    assert (page_again, pictures_again) == (page_after, pictures_after)
+
+    solution.write_text(SOLUTION)  # back again: the outputs of before are still there
+    fourth, page_back, pictures_back = build()
+    assert executed(fourth) == 0
     assert "twice three is 6\n" in page_back
     assert pictures_back == pictures
 

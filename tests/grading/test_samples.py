@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 CHAPTERS = tuple(sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.md")))
 ALL = samples.samples()
-SEEDS = (20260301,)  # tests/checks/test_bank.py tries many, in the long run
+SEEDS = (20260301, pytest.param(1, marks=pytest.mark.long))
 
 #: What every chapter has an example of.
 KINDS = {"right-loops", "right-compact", "untouched"}
@@ -292,8 +292,9 @@ def _stands_for(cell, original) -> bool:
 # ------------------------------------------------------------------------------------------------------- what they earn
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @each()
-def test_it_comes_to_the_points_that_it_claims(course, sample, tmp_path):
+def test_it_comes_to_the_points_that_it_claims(course, sample, tmp_path, seed):
     path, seconds = made(course, sample), None
     if sample.kind == "endless-loop":
         seconds = 0.5
@@ -306,18 +307,17 @@ def test_it_comes_to_the_points_that_it_claims(course, sample, tmp_path):
     patched = (torch.allclose, torch.equal, torch.testing.assert_close)
     namespace = pieces.load(path)
     assert patched == (torch.allclose, torch.equal, torch.testing.assert_close), "a sample reaches beyond its kernel"
-    for seed in SEEDS:
-        student = LocalStudent(namespace, seconds, folder=made(course, sample).parent)
-        results = run_checks(student, chapter=sample.assignment, seed=seed)
-        for piece, expected in sample.expect.items():
-            own = [result for result in results if result.piece == piece]
-            failed = "; ".join(f"{result.check}: {result.message}" for result in own if result.message)
-            assert sum(result.earned for result in own) == expected.points, failed
-            named = {result.diagnosis.id for result in own if result.diagnosis}
-            if expected.diagnosis:
-                assert named == {expected.diagnosis}, failed
-            elif not failed or sample.kind in NO_SLIP:
-                assert not named
+    student = LocalStudent(namespace, seconds, folder=made(course, sample).parent)
+    results = run_checks(student, chapter=sample.assignment, seed=seed)
+    for piece, expected in sample.expect.items():
+        own = [result for result in results if result.piece == piece]
+        failed = "; ".join(f"{result.check}: {result.message}" for result in own if result.message)
+        assert sum(result.earned for result in own) == expected.points, failed
+        named = {result.diagnosis.id for result in own if result.diagnosis}
+        if expected.diagnosis:
+            assert named == {expected.diagnosis}, failed
+        elif not failed or sample.kind in NO_SLIP:
+            assert not named
 
 
 @each([sample for sample in ALL if sample.kind == "endless-cell"])
